@@ -1,0 +1,95 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// faultDomain marks statuses that a room made on purpose; only their texts are
+// for the outside.
+const faultDomain = "slipway.dev"
+
+// tooLarge is what a body above MaxBody is answered with.
+const tooLarge = "The request body is larger than 32,000,000 bytes"
+
+// writeError answers a status as {"message"}, with the headers that go with it.
+func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	st := status.Convert(err)
+	code, message := runtime.HTTPStatusFromCode(st.Code()), st.Message()
+	ours := false
+	for _, d := range st.Details() {
+		switch d := d.(type) {
+		case *errdetails.RetryInfo:
+			w.Header().Set("Retry-After", strconv.Itoa(int((d.GetRetryDelay().AsDuration()+time.Second-1)/time.Second)))
+		case *errdetails.ErrorInfo:
+			ours = d.GetDomain() == faultDomain
+			setQuota(w.Header(), d.GetMetadata())
+		}
+	}
+	switch {
+	case ours:
+	case st.Code() == codes.InvalidArgument: // from decoding the request, here in the gateway
+		if message == tooLarge {
+			code = http.StatusRequestEntityTooLarge
+		}
+	case st.Code() == codes.DeadlineExceeded:
+		message = "The service took too long to answer; try again"
+	case st.Code() == codes.Unavailable:
+		message = "A part of the service cannot be reached right now; try again"
+		w.Header().Set("Retry-After", "1")
+	default:
+		code = http.StatusInternalServerError
+		message = "Internal error; it is logged as " + w.Header().Get("X-Request-Id")
+	}
+	if code == http.StatusUnauthorized && isBasic(r) {
+		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
+	}
+	writeMessage(w, code, message)
+}
+
+// isBasic knows the paths whose callers sign in with HTTP basic.
+func isBasic(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/container-token/") }
+
+// setQuota turns what a rate limit says into headers.
+func setQuota(h http.Header, meta map[string]string) {
+	for key, name := range map[string]string{
+		"ratelimit-limit": "RateLimit-Limit", "ratelimit-remaining": "RateLimit-Remaining", "ratelimit-reset": "RateLimit-Reset",
+	} {
+		if v := meta[key]; v != "" {
+			h[name] = []string{v}
+		}
+	}
+}
+
+// writeRoutingError answers a path or method that does not exist.
+func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	switch code {
+	case http.StatusMethodNotAllowed:
+		writeMessage(w, code, r.Method+" is not allowed here")
+	case http.StatusNotFound:
+		writeMessage(w, code, "There is no such path")
+	default:
+		writeMessage(w, http.StatusBadRequest, "The request is malformed")
+	}
+}
+
+// writeMessage answers the contract's error body.
+func writeMessage(w http.ResponseWriter, code int, message string) {
+	body, err := json.Marshal(map[string]string{"message": message})
+	if err != nil {
+		code, body = http.StatusInternalServerError, []byte(`{"message":"Internal error"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+}

@@ -1,0 +1,137 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// explain says in a stable text why raw is not the message that v points to. The
+// library's own text changes from build to build.
+func explain(raw []byte, v any) string {
+	const general = "Invalid JSON request body"
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		return general
+	}
+	desc := descriptorOf(v)
+	if desc == nil {
+		return general
+	}
+	if field, want := mismatch("", value, desc); want != "" {
+		if field == "" {
+			return general + ": it must be " + want
+		}
+		return fmt.Sprintf("%s: %s must be %s", general, field, want)
+	}
+	return general
+}
+
+// descriptorOf finds the message behind the pointer, or pointer to a pointer,
+// that generated code decodes into.
+func descriptorOf(v any) protoreflect.MessageDescriptor {
+	if m, ok := v.(proto.Message); ok {
+		return m.ProtoReflect().Descriptor()
+	}
+	rv := reflect.ValueOf(v)
+	if rv.Kind() != reflect.Pointer || rv.Elem().Kind() != reflect.Pointer {
+		return nil
+	}
+	m, ok := reflect.New(rv.Type().Elem().Elem()).Interface().(proto.Message)
+	if !ok {
+		return nil
+	}
+	return m.ProtoReflect().Descriptor()
+}
+
+// mismatch finds the first member whose JSON type does not fit; want is "" when
+// all do.
+func mismatch(path string, value any, desc protoreflect.MessageDescriptor) (field, want string) {
+	members, ok := value.(map[string]any)
+	if !ok {
+		return path, "an object"
+	}
+	fields := desc.Fields()
+	for i := range fields.Len() {
+		fd := fields.Get(i)
+		v, ok := members[fd.JSONName()]
+		if !ok {
+			v = members[string(fd.Name())]
+		}
+		if v == nil {
+			continue
+		}
+		at := fd.JSONName()
+		if path != "" {
+			at = path + "." + at
+		}
+		if field, want := misfit(at, v, fd); want != "" {
+			return field, want
+		}
+	}
+	return "", ""
+}
+
+func misfit(at string, v any, fd protoreflect.FieldDescriptor) (field, want string) {
+	if fd.IsMap() {
+		return "", ""
+	}
+	if !fd.IsList() {
+		return single(at, v, fd)
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return at, "a list"
+	}
+	for i, e := range list {
+		if field, want := single(fmt.Sprintf("%s[%d]", at, i), e, fd); want != "" {
+			return field, want
+		}
+	}
+	return "", ""
+}
+
+func single(at string, v any, fd protoreflect.FieldDescriptor) (field, want string) {
+	fits := false
+	switch fd.Kind() {
+	case protoreflect.MessageKind:
+		if fd.Message().FullName() == "google.protobuf.Struct" {
+			_, fits = v.(map[string]any)
+			want = "an object"
+			break
+		}
+		return mismatch(at, v, fd.Message())
+	case protoreflect.StringKind:
+		_, fits = v.(string)
+		want = "a text"
+	case protoreflect.BoolKind:
+		_, fits = v.(bool)
+		want = "true or false"
+	default:
+		fits, want = isInteger(v), "a whole number"
+	}
+	if fits {
+		return "", ""
+	}
+	return at, want
+}
+
+// isInteger takes 12 and "12".
+func isInteger(v any) bool {
+	var text string
+	switch v := v.(type) {
+	case json.Number:
+		text = v.String()
+	case string:
+		text = v
+	}
+	var n int64
+	_, err := fmt.Sscanf(text+"\n", "%d\n", &n)
+	return err == nil
+}

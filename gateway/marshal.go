@@ -1,0 +1,47 @@
+package gateway
+
+import (
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// marshaler is the contract's JSON: presence decides what is shown, members that
+// we do not know are ignored, and what cannot be read is answered in our words.
+type marshaler struct{ runtime.JSONPb }
+
+func newMarshaler() *marshaler {
+	return &marshaler{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}}
+}
+
+// Marshal writes a message; one without any fields has an empty body.
+func (m *marshaler) Marshal(v any) ([]byte, error) {
+	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
+		return nil, nil
+	}
+	return m.JSONPb.Marshal(v)
+}
+
+// NewDecoder reads a request body.
+func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
+	return runtime.DecoderFunc(func(v any) error {
+		raw, err := io.ReadAll(r)
+		if errors.As(err, new(*http.MaxBytesError)) {
+			return errors.New(tooLarge)
+		}
+		if err != nil {
+			return errors.New("The request body could not be read") //nolint:staticcheck // a sentence for the caller
+		}
+		if len(raw) == 0 {
+			return io.EOF
+		}
+		if err := m.Unmarshal(raw, v); err != nil {
+			return errors.New(explain(raw, v))
+		}
+		return nil
+	})
+}

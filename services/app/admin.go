@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/pprof"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// check asks one dependency whether it works.
+type check struct {
+	name     string
+	required bool
+	ask      func(context.Context) error
+}
+
+// A process without something required is not ready; without something optional
+// it goes on with less.
+const (
+	required = true
+	optional = false
+)
+
+func (a *App) check(name string, required bool, ask func(context.Context) error) {
+	a.checks = append(a.checks, check{name, required, ask})
+}
+
+// adminHandler serves the private port.
+func (a *App) adminHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET /readyz", a.readyz)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(a.reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// state is one dependency in the answer of /readyz.
+type state struct {
+	OK       bool   `json:"ok"`
+	Required bool   `json:"required"`
+	Error    string `json:"error,omitempty"`
+}
+
+// readyz answers 200 when work may be sent here, 503 when not, and says of each
+// dependency how it is.
+func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+	defer cancel()
+	states := make([]state, len(a.checks))
+	var wg sync.WaitGroup
+	for i, c := range a.checks {
+		wg.Go(func() {
+			states[i] = state{OK: true, Required: c.required}
+			if err := c.ask(ctx); err != nil {
+				states[i].OK, states[i].Error = false, err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	ready := !a.draining.Load()
+	byName := map[string]state{}
+	for i, c := range a.checks {
+		byName[c.name] = states[i]
+		ready = ready && (states[i].OK || !c.required)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if !ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the prober may be gone
+		"ready": ready, "draining": a.draining.Load(), "dependencies": byName,
+	})
+}

@@ -1,0 +1,236 @@
+// Package app puts the rooms together: it opens what a process needs, embedded or
+// real, builds the roles it plays, connects them over memory or the network, and
+// stops everything in reverse order. There is no logic of images or requests
+// here.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
+
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/sqldb"
+)
+
+// App is a process that plays roles. Make it with New, then Run it.
+type App struct {
+	cfg    config.Config
+	commit string
+	log    *slog.Logger
+	reg    *prometheus.Registry
+	roles  []role
+
+	// What the roles share; nil where no role needs it.
+	db     *sqldb.DB
+	redis  redis.UniversalClient
+	nats   *nats.Conn
+	net    network
+	limits *ratelimit.Limiter
+
+	// What the roles offer.
+	services []func(grpc.ServiceRegistrar)
+	conns    map[string]grpc.ClientConnInterface
+	api      http.Handler // REST
+	pulls    http.Handler // /v2/
+
+	servers    []*rpc.Server
+	listeners  listeners
+	background []func(context.Context) error
+	checks     []check
+	draining   atomic.Bool
+	// closers undo what New did, last first.
+	closers []func() error
+}
+
+// Build is what the program was built from.
+type Build struct{ Version, Commit string }
+
+// New opens everything that the chosen roles need (none chosen: all) and builds
+// them. Nothing is served yet. On error, what was opened is closed again.
+func New(ctx context.Context, cfg config.Config, names []string, b Build, log *slog.Logger) (_ *App, err error) {
+	chosen, err := choose(names)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(cfg.Validate(), shape(cfg, chosen)); err != nil {
+		return nil, err
+	}
+	a := &App{
+		cfg: cfg, commit: b.Commit, log: log, roles: chosen,
+		reg: prometheus.NewRegistry(), conns: map[string]grpc.ClientConnInterface{},
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.close())
+		}
+	}()
+	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openNetwork, a.connect, a.build, a.listen}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+func (a *App) build(context.Context) error {
+	for _, r := range a.roles {
+		if err := r.build(a); err != nil {
+			return fmt.Errorf("starting the role %s: %w", r.name, err)
+		}
+	}
+	for _, s := range a.servers {
+		for _, register := range a.services {
+			register(s)
+		}
+	}
+	return nil
+}
+
+// plays says whether a role is played in this process.
+func (a *App) plays(name string) bool {
+	return slices.ContainsFunc(a.roles, func(r role) bool { return r.name == name })
+}
+
+// isWhole says whether this process plays all roles.
+func (a *App) isWhole() bool { return len(a.roles) == len(roles()) }
+
+// needs says whether any role needs what pick picks.
+func (a *App) needs(pick func(need) bool) bool {
+	return slices.ContainsFunc(a.roles, func(r role) bool { return pick(r.need) })
+}
+
+func (a *App) onClose(f func() error) { a.closers = append(a.closers, f) }
+
+func (a *App) close() error {
+	var problems []error
+	for _, f := range slices.Backward(a.closers) {
+		problems = append(problems, f())
+	}
+	a.closers = nil
+	return errors.Join(problems...)
+}
+
+// dir is a folder below data_dir.
+func (a *App) dir(name string) string { return filepath.Join(a.cfg.DataDir, name) }
+
+// Run serves until ctx ends or something fails, then drains and stops. It may be
+// called once.
+func (a *App) Run(ctx context.Context) error {
+	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stopWork(nil)
+	tasks := append(a.listeners.tasks(a), a.background...)
+	ended := make(chan error, len(tasks))
+	for _, task := range tasks {
+		go func() { ended <- task(work) }()
+	}
+	running := len(tasks)
+	var failure error
+	select {
+	case <-ctx.Done():
+	case failure = <-ended:
+		running--
+	}
+	failure = errors.Join(failure, a.drain(failure == nil))
+	stopWork(nil)
+	for range running {
+		failure = errors.Join(failure, <-ended)
+	}
+	return errors.Join(failure, a.close())
+}
+
+// drain stops taking work, lets what runs finish, and ends the listeners.
+func (a *App) drain(orderly bool) error {
+	a.log.Info("Stopping: running pulls may finish", "timeout", a.cfg.DrainTimeout.String())
+	a.draining.Store(true)
+	for _, s := range a.servers {
+		s.Drain()
+	}
+	if orderly {
+		time.Sleep(a.cfg.DrainDelay)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+	defer cancel()
+	err := a.listeners.stop(ctx)
+	for _, s := range a.servers {
+		s.Stop(ctx)
+	}
+	return err
+}
+
+// Banner says where the process listens and what is embedded, for a person.
+func (a *App) Banner() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "slipwayd plays %s; %s\n", strings.Join(a.names(), ", "), a.listeners.String())
+	if e := a.embedded(); len(e) > 0 {
+		fmt.Fprintf(&b, "Embedded: %s; data in %s\n", strings.Join(e, ", "), a.cfg.DataDir)
+	}
+	if a.isWhole() {
+		fmt.Fprintf(&b, `
+Ask for an image with one more variable, and pull the name that comes back:
+  curl -s %s/v1alpha2/container -d '{"containerImage":"docker.io/library/alpine:3.20","containerConfig":{"env":["GREETING=hello"]}}'
+  docker pull <targetImage of the answer>
+Or with the command line: slipway image docker.io/library/alpine:3.20 --env GREETING=hello
+`, a.cfg.PublicURL)
+	}
+	return b.String()
+}
+
+func (a *App) names() []string {
+	names := make([]string, len(a.roles))
+	for i, r := range a.roles {
+		names[i] = r.name
+	}
+	return names
+}
+
+func (a *App) embedded() []string {
+	var list []string
+	for _, e := range []struct {
+		name string
+		is   bool
+	}{
+		{"NATS", a.nats != nil && a.cfg.NATSURL == ""},
+		{"Redis", a.redis != nil && a.cfg.RedisURL == ""},
+		{"SQLite", a.db != nil && a.db.IsSQLite()},
+		{"image store", a.isWhole()},
+	} {
+		if e.is {
+			list = append(list, e.name)
+		}
+	}
+	return list
+}
+
+// Addr is where the public listener is; nil when no role has one. For tests that
+// listen on port 0.
+func (a *App) Addr() net.Addr { return a.listeners.publicAddr() }
+
+// AdminAddr is where the admin listener is.
+func (a *App) AdminAddr() net.Addr { return a.listeners.admin.Addr() }
+
+func mustHave(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	return nil
+}

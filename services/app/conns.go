@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/upstream"
+)
+
+// connect makes the gRPC servers of this process, and a connection to every room
+// that its roles call: over memory when the room is here, else over the network.
+func (a *App) connect(context.Context) error {
+	metrics := rpc.NewMetrics(a.reg)
+	tlsConfig, secret, err := a.rpcSecurity()
+	if err != nil {
+		return err
+	}
+	memory := rpc.NewMemory()
+	local := rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics})
+	a.servers = append(a.servers, local)
+	a.listeners.addGRPC(local, memory)
+	if !a.isWhole() && a.offersGRPC() {
+		l, err := net.Listen("tcp", a.cfg.GRPCAddr)
+		if err != nil {
+			return fmt.Errorf("grpc_addr: %w", err)
+		}
+		remote := rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics, TLS: tlsConfig, Secret: secret})
+		a.servers = append(a.servers, remote)
+		a.listeners.addGRPC(remote, l)
+		a.onClose(ignoreClosed(l))
+	}
+	for _, room := range []string{"platform", "container", "inspect"} {
+		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// offersGRPC says whether any role here is a gRPC service.
+func (a *App) offersGRPC() bool {
+	return a.plays("platform") || a.plays("container") || a.plays("inspect")
+}
+
+func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
+	var conn *grpc.ClientConn
+	var err error
+	switch addr := addressOf(a.cfg, room); {
+	case a.plays(room):
+		conn, err = memory.Dial()
+	case addr != "":
+		conn, err = rpc.Dial(addr, o)
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.onClose(conn.Close)
+	a.conns[room] = conn
+	if !a.plays(room) {
+		a.check(room, required, func(ctx context.Context) error {
+			_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+			return err
+		})
+	}
+	return nil
+}
+
+// rpcSecurity reads how roles know each other.
+func (a *App) rpcSecurity() (*tls.Config, string, error) {
+	var config *tls.Config
+	if a.cfg.RPCCertFile != "" {
+		cert, err := rpc.LoadCertificate(a.cfg.RPCCertFile, a.cfg.RPCKeyFile)
+		if err != nil {
+			return nil, "", err
+		}
+		if config, err = cert.MutualTLS(a.cfg.RPCCAFile); err != nil {
+			return nil, "", err
+		}
+	}
+	if a.cfg.RPCSecretFile == "" {
+		return config, "", nil
+	}
+	raw, err := os.ReadFile(a.cfg.RPCSecretFile)
+	secret := strings.TrimSpace(string(raw))
+	if err == nil && len(secret) < 16 {
+		err = fmt.Errorf("%s holds fewer than 16 characters", a.cfg.RPCSecretFile)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("rpc_secret_file: %w", err)
+	}
+	return config, secret, nil
+}
+
+// network is how the roles of this process reach other people's registries.
+type network struct {
+	client   *upstream.Client
+	control  *upstream.Control
+	keychain *caller.Keychain
+}
+
+// openNetwork makes it; the keychain follows when the platform is connected.
+func (a *App) openNetwork(context.Context) error {
+	egress, err := upstream.NewEgress(a.cfg.EgressAllow)
+	if err != nil {
+		return err
+	}
+	o := upstream.Options{Egress: egress, Plain: a.cfg.InsecureRegistries, Metrics: a.reg}
+	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
+	return nil
+}

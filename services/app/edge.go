@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/rpc"
+)
+
+// edge is what every public request passes first: it gets an id, the client's
+// address, a span, and a line in the log.
+func (a *App) edge(next http.Handler) (http.Handler, error) {
+	proxies, err := config.ParseNetworks(a.cfg.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
+	tracer, headers := otel.Tracer("slipway.dev/edge"), propagation.TraceContext{}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		call := rpc.Call{RequestID: requestID(r), ClientIP: clientIP(r, proxies)}
+		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
+		ctx, span := tracer.Start(ctx, r.Method+" "+route(r.URL.Path), trace.WithSpanKind(trace.SpanKindServer))
+		rec := &statusWriter{ResponseWriter: w}
+		w.Header().Set("X-Request-Id", call.RequestID)
+		defer func() {
+			if span.IsRecording() {
+				span.SetAttributes(attribute.Int("http.response.status_code", rec.code))
+			}
+			span.End()
+			a.logRequest(ctx, r, rec, time.Since(start), call)
+		}()
+		next.ServeHTTP(rec, r.WithContext(ctx))
+	}), nil
+}
+
+func (a *App) logRequest(ctx context.Context, r *http.Request, w *statusWriter, took time.Duration, call rpc.Call) {
+	a.log.InfoContext(ctx, "Request",
+		"method", r.Method, "path", redactPath(r.URL.Path), "status", w.code, "bytes", w.bytes,
+		"ms", float64(took.Microseconds())/1000, "client", call.ClientIP.String(), "request_id", call.RequestID)
+}
+
+// requestID takes over a proxy's id when it is harmless, else makes one.
+func requestID(r *http.Request) string {
+	id := r.Header.Get("X-Request-Id")
+	plain := !strings.ContainsFunc(id, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+	})
+	if id != "" && len(id) <= 64 && plain {
+		return id
+	}
+	return rand.Text()[:16]
+}
+
+// clientIP goes back along X-Forwarded-For for as long as proxies are trusted.
+func clientIP(r *http.Request, proxies []netip.Prefix) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	ip := peer.Addr().Unmap()
+	if !trusted(ip, proxies) {
+		return ip
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			return ip
+		}
+		if ip = hop.Unmap(); !trusted(ip, proxies) {
+			return ip
+		}
+	}
+	return ip
+}
+
+func trusted(ip netip.Addr, proxies []netip.Prefix) bool {
+	for _, p := range proxies {
+		if p.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// route is a path without what differs between requests, for span names.
+func route(path string) string {
+	switch {
+	case strings.HasPrefix(path, "/v2/wt/"):
+		for _, kind := range []string{"manifests", "blobs", "tags", "referrers"} {
+			if strings.Contains(path, "/"+kind+"/") {
+				return "/v2/wt/*/" + kind
+			}
+		}
+		return "/v2/wt/*"
+	case strings.HasPrefix(path, "/v1alpha2/container/"):
+		return "/v1alpha2/container/*"
+	case strings.HasPrefix(path, "/container-token/"):
+		return "/container-token/*"
+	case strings.HasPrefix(path, "/v2/store/"):
+		return "/v2/store/*"
+	}
+	return path
+}
+
+// redactPath shows four characters of a token: whoever reads logs must not be
+// able to pull.
+func redactPath(path string) string {
+	for _, prefix := range []string{"/v2/wt/", "/v1alpha2/container/", "/container-token/"} {
+		rest, ok := strings.CutPrefix(path, prefix)
+		if !ok {
+			continue
+		}
+		token, tail, slash := strings.Cut(rest, "/")
+		if len(token) > 4 {
+			token = token[:4] + "…"
+		}
+		if slash {
+			tail = "/" + tail
+		}
+		return prefix + token + tail
+	}
+	return path
+}
+
+// statusWriter remembers what was answered.
+type statusWriter struct {
+	http.ResponseWriter
+	code  int
+	bytes int64
+}
+
+func (w *statusWriter) WriteHeader(code int) {
+	if w.code == 0 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *statusWriter) Write(p []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// ReadFrom lets a file go to the connection without passing through memory.
+func (w *statusWriter) ReadFrom(src io.Reader) (int64, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	n, err := io.Copy(w.ResponseWriter, src)
+	w.bytes += n
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,184 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"slipway.dev/gateway"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/container"
+	"slipway.dev/services/inspect"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform"
+	"slipway.dev/services/registry"
+)
+
+func (a *App) buildPlatform() error {
+	logins, err := caller.ReadAuthFile(a.cfg.AdminRegistryAuth)
+	if err != nil {
+		return err
+	}
+	s := platform.New(platform.Deps{DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, Now: time.Now})
+	if err := a.ensureAdmin(s); err != nil {
+		return err
+	}
+	a.services = append(a.services, func(r grpc.ServiceRegistrar) { platformv1.RegisterPlatformServiceServer(r, s) })
+	return nil
+}
+
+// ensureAdmin makes the first user and, at the first start, a token in data_dir.
+func (a *App) ensureAdmin(s *platform.Service) error {
+	admin := platform.Admin{Email: a.cfg.AdminEmail}
+	if a.cfg.AdminTokenFile != "" {
+		raw, err := os.ReadFile(a.cfg.AdminTokenFile)
+		if err != nil {
+			return fmt.Errorf("admin_token_file: %w", err)
+		}
+		admin.Token = strings.TrimSpace(string(raw))
+		if admin.Token == "" {
+			return errors.New("admin_token_file is empty")
+		}
+	}
+	made, err := s.EnsureAdmin(context.Background(), admin)
+	if err != nil || made == "" {
+		return err
+	}
+	path := a.dir("admin-token")
+	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
+		return fmt.Errorf("writing the first access token: %w", err)
+	}
+	a.log.Info("The first user's access token was made", "file", path)
+	return nil
+}
+
+func (a *App) platformEndpoints() []string {
+	return []string{
+		strings.TrimRight(a.cfg.PlatformURL, "/"),
+		strings.TrimRight(a.cfg.PublicURL, "/") + "/api",
+	}
+}
+
+// keychain is made by the first role that asks for it.
+func (a *App) keychain() (*caller.Keychain, error) {
+	if a.net.keychain != nil {
+		return a.net.keychain, nil
+	}
+	logins, err := caller.ReadAuthFile(a.cfg.RegistryAuthFile)
+	if err != nil {
+		return nil, fmt.Errorf("registry_auth_file: %w", err)
+	}
+	a.net.keychain = caller.NewKeychain(logins, platformv1.NewPlatformServiceClient(a.conns["platform"]))
+	return a.net.keychain, nil
+}
+
+// limiter is one for the whole process: its metrics can be registered once.
+func (a *App) limiter() *ratelimit.Limiter {
+	if a.limits == nil {
+		a.limits = ratelimit.New(a.redis, a.reg, a.log)
+	}
+	return a.limits
+}
+
+func (a *App) buildContainer() error {
+	keys, err := a.keychain()
+	if err != nil {
+		return err
+	}
+	public, err := url.Parse(a.cfg.PublicURL)
+	if err != nil {
+		return fmt.Errorf("public_url: %w", err)
+	}
+	s, err := container.New(container.Deps{
+		DB: a.db, Redis: a.redis, Bus: a.nats,
+		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Upstream: a.net.client, Control: a.net.control, Keychain: keys,
+		Log: a.log.With("room", "container"), Now: time.Now,
+		Settings: container.Settings{
+			Host:              public.Host,
+			PlatformEndpoints: a.platformEndpoints(),
+			AnonymousAccess:   a.cfg.AnonymousAccess,
+			TokenTTL:          a.cfg.TokenTTL,
+			Retention:         a.cfg.RequestRetention,
+			OperatorAccounts:  a.cfg.OperatorAccounts,
+			Commit:            a.commit,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.services = append(a.services, func(r grpc.ServiceRegistrar) { containerv1.RegisterContainerServiceServer(r, s) })
+	a.background = append(a.background, s.Run)
+	return nil
+}
+
+func (a *App) buildInspect() error {
+	keys, err := a.keychain()
+	if err != nil {
+		return err
+	}
+	s := inspect.New(inspect.Deps{
+		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(),
+		PlatformEndpoints: a.platformEndpoints(), AnonymousAccess: a.cfg.AnonymousAccess,
+		PullsAnonymous: a.cfg.LimitPullsAnonymous,
+	})
+	a.services = append(a.services, func(r grpc.ServiceRegistrar) { inspectv1.RegisterInspectServiceServer(r, s) })
+	return nil
+}
+
+func (a *App) buildRegistry() error {
+	keys, err := a.keychain()
+	if err != nil {
+		return err
+	}
+	r, err := registry.New(registry.Deps{
+		Containers: containerv1.NewContainerServiceClient(a.conns["container"]), Bus: a.nats,
+		Upstream: a.net.client, Control: a.net.control, Keychain: keys,
+		Limiter: a.limiter(), Metrics: a.reg, Log: a.log.With("room", "registry"), Now: time.Now,
+		Store: a.imageStore(),
+		Settings: registry.Settings{
+			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
+			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.onClose(r.Close)
+	a.pulls = r
+	return nil
+}
+
+// imageStore is the embedded one; nil where other processes would not see it. Its
+// login lives as long as the process: nobody else has a use for it.
+func (a *App) imageStore() http.Handler {
+	if !a.isWhole() {
+		return nil
+	}
+	s := registry.NewStore(a.cfg.DataDir, upstream.Login{Username: "slipway", Password: rand.Text()})
+	a.onClose(s.Close)
+	return s
+}
+
+func (a *App) buildGateway() error {
+	h, err := gateway.New(context.Background(), gateway.Conns{Container: a.conns["container"], Inspect: a.conns["inspect"]})
+	if err != nil {
+		return err
+	}
+	a.api = h
+	return nil
+}

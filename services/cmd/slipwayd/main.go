@@ -1,0 +1,119 @@
+// Command slipwayd is the server: it plays all roles, or those it is told to.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/app"
+	"slipway.dev/services/internal/config"
+)
+
+// Set when the program is linked.
+var (
+	version = "0.0.0-dev" //nolint:gochecknoglobals // the linker sets it
+	commit  = "unknown"   //nolint:gochecknoglobals // the linker sets it
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	if err := command().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "slipwayd:", err)
+		os.Exit(1)
+	}
+}
+
+func command() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "slipwayd",
+		Short:         "Serve container images on demand",
+		Version:       version + " (" + commit + ")",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	config.AddFlags(root.PersistentFlags())
+	root.AddCommand(serveCommand(), migrateCommand(), configCommand())
+	return root
+}
+
+func load(cmd *cobra.Command) (config.Config, error) {
+	return config.Load(cmd.Flags(), os.LookupEnv)
+}
+
+func serveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve [role...]",
+		Short: "Play all roles in one process, or some of them",
+		Long: `Play all roles in one process, or some of them.
+
+Without roles everything runs here: what no URL names is embedded, and kept in
+data_dir. A process that plays some roles shares database, Redis and NATS with
+the others, and is told where they are.`,
+		Example:   "  slipwayd serve\n  slipwayd serve registry --redis-url redis://redis:6379 --nats-url nats://nats:4222 --container-addr container:9095 --platform-addr platform:9095",
+		ValidArgs: app.Names(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			log := app.NewLogger(os.Stderr, cfg.LogLevel)
+			for _, f := range config.Fields(&cfg) {
+				log.Debug("Setting", "key", f.Key, "value", f.String())
+			}
+			a, err := app.New(cmd.Context(), cfg, args, app.Build{Version: version, Commit: commit}, log)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), a.Banner())
+			return a.Run(cmd.Context())
+		},
+	}
+}
+
+func migrateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "migrate",
+		Short: "Bring the tables of database_url to this version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			if err := app.Migrate(cmd.Context(), cfg); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "The tables are current.")
+			return nil
+		},
+	}
+}
+
+func configCommand() *cobra.Command {
+	var markdown bool
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print the settings in effect, and check them",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if markdown {
+				fmt.Fprint(cmd.OutOrStdout(), config.Page())
+				return nil
+			}
+			cfg, err := load(cmd)
+			for _, f := range config.Fields(&cfg) {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", f.Key, f.String())
+			}
+			return errors.Join(err, cfg.Validate())
+		},
+	}
+	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print the reference of all settings instead.")
+	return cmd
+}

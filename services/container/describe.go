@@ -1,0 +1,85 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// DescribeContainer answers a stored request, also after its name stopped
+// working.
+func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.DescribeContainerRequest) (*containerv1.DescribeContainerResponse, error) {
+	if !isToken(req.GetRequestId()) {
+		return nil, unknownRequest(nil)
+	}
+	rec, err := s.store.get(ctx, req.GetRequestId())
+	if errors.Is(err, fault.NotFound) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, s.sqlFault("reading a request", err)
+	}
+	return s.description(rec), nil
+}
+
+func (s *Service) description(rec record) *containerv1.DescribeContainerResponse {
+	plan := rec.plan
+	out := &containerv1.DescribeContainerResponse{
+		RequestId:         proto.String(plan.GetToken()),
+		TargetImage:       proto.String(s.targetImage(plan)),
+		ContainerImage:    proto.String(sourceImage(plan)),
+		ContainerPlatform: proto.String(plan.GetPlatform()),
+		ContainerConfig:   withoutValues(plan.GetConfig()),
+		Digests:           plan.GetDigests(),
+		Timestamp:         present(rec.request.GetTimestamp()),
+		Fingerprint:       present(rec.request.GetFingerprint()),
+		WorkflowId:        present(rec.request.GetWorkflowId()),
+		Freeze:            proto.Bool(rec.request.GetFreeze()),
+		CreationTime:      timestamppb.New(rec.created),
+		Expiration:        timestamppb.New(rec.expires),
+		RevocationTime:    instant(rec.revoked),
+	}
+	if id := plan.GetIdentity(); id != nil {
+		out.UserId = proto.Float64(float64(id.GetUserId()))
+		out.PlatformEndpoint = proto.String(id.GetEndpoint())
+		if w := id.GetWorkspaceId(); w != 0 {
+			out.WorkspaceId = proto.Float64(float64(w))
+		}
+	}
+	return out
+}
+
+// withoutValues shows of each variable its name alone.
+func withoutValues(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
+	if c == nil {
+		return nil
+	}
+	out := proto.CloneOf(c)
+	for i, kv := range out.Env {
+		out.Env[i], _, _ = strings.Cut(kv, "=")
+	}
+	return out
+}
+
+// present is nil for "": what is absent is not shown.
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func instant(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}

@@ -1,0 +1,172 @@
+package container
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/opencontainers/go-digest"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// maxTar is how large a `data:` layer may be uncompressed: a hundred times what
+// can be sent, so that nobody keeps us busy with a few bytes.
+const maxTar = 1 << 30
+
+// decodeData reads the content of a `data:` layer and holds it against what the
+// request says of it. fault.Invalid, naming the field, where they differ.
+func decodeData(field string, l *containerv1.Layer) ([]byte, error) {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(l.GetLocation(), dataPrefix))
+	if err != nil {
+		return nil, fault.Invalid.New(field+".location: what follows data: must be base64 (standard alphabet, padded)", err)
+	}
+	if int64(len(raw)) != l.GetGzipSize() {
+		return nil, fault.Invalid.Newf("%s.gzipSize is %d, but the content has %d bytes", field, l.GetGzipSize(), len(raw))
+	}
+	if d := digest.FromBytes(raw); d.String() != l.GetGzipDigest() {
+		return nil, fault.Invalid.Newf("%s.gzipDigest is not the content's, which is %s", field, d)
+	}
+	tar, err := tarDigest(raw)
+	if err != nil {
+		return nil, fault.Invalid.New(field+".location: the content is no gzip file of at most 1 GiB uncompressed", err)
+	}
+	if tar.String() != l.GetTarDigest() {
+		return nil, fault.Invalid.Newf("%s.tarDigest is not the uncompressed content's, which is %s", field, tar)
+	}
+	return raw, nil
+}
+
+func tarDigest(gz []byte) (digest.Digest, error) {
+	z, err := gzip.NewReader(bytes.NewReader(gz))
+	if err != nil {
+		return "", err
+	}
+	h := digest.SHA256.Digester()
+	n, err := io.Copy(h.Hash(), io.LimitReader(z, maxTar+1))
+	if err != nil {
+		return "", err
+	}
+	if n > maxTar {
+		return "", fmt.Errorf("more than %d bytes uncompressed", maxTar)
+	}
+	return h.Digest(), nil
+}
+
+// links knows which layer URLs answered lately.
+type links struct {
+	client *upstream.Client
+	good   *otter.Cache[string, struct{}]
+}
+
+func newLinks(c *upstream.Client) *links {
+	return &links{client: c, good: otter.Must(&otter.Options[string, struct{}]{
+		MaximumSize:      10_000,
+		ExpiryCalculator: otter.ExpiryWriting[string, struct{}](10 * time.Minute),
+	})}
+}
+
+// check asks a layer's address for its first byte.
+func (l *links) check(ctx context.Context, field, url string) error {
+	if _, ok := l.good.GetIfPresent(url); ok {
+		return nil
+	}
+	if err := l.client.Probe(ctx, url); err != nil {
+		e, ok := fault.As(err)
+		if !ok {
+			return err
+		}
+		return fault.Invalid.New(field+".location: "+e.Public, e.Cause)
+	}
+	l.good.Set(url, struct{}{})
+	return nil
+}
+
+// checkLayers is rule 9. It answers the content of the image's `data:` layers by
+// gzipDigest.
+func (s *Service) checkLayers(ctx context.Context, r *containerv1.ContainerRequest) (map[string][]byte, error) {
+	data := map[string][]byte{}
+	for i, l := range r.GetContainerConfig().GetLayers() {
+		raw, err := s.checkContent(ctx, fmt.Sprintf("containerConfig.layers[%d]", i), l)
+		if err != nil {
+			return nil, err
+		}
+		if raw != nil {
+			data[l.GetGzipDigest()] = raw
+		}
+	}
+	if l := r.GetBuildContext(); l.GetLocation() != "" {
+		if _, err := s.checkContent(ctx, "buildContext", l); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// checkContent answers the content of a `data:` layer; nil for one at an address
+// that answers.
+func (s *Service) checkContent(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
+	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
+		return decodeData(field, l)
+	}
+	return nil, s.links.check(ctx, field, l.GetLocation())
+}
+
+// keepLayers stores contents until then at least.
+func (s *Service) keepLayers(ctx context.Context, data map[string][]byte, until time.Time) error {
+	for d, raw := range data {
+		there, err := s.store.extendLayer(ctx, d, until)
+		if err == nil && !there {
+			err = s.store.putLayer(ctx, d, raw, until)
+		}
+		if err != nil {
+			return s.sqlFault("storing a layer", err)
+		}
+	}
+	return nil
+}
+
+// bare is the configuration without the contents: what is kept with a request.
+// nil when there is nothing in it.
+func bare(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
+	if c == nil || addition(c).IsZero() {
+		return nil
+	}
+	out := &containerv1.ContainerConfig{
+		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
+	}
+	for _, l := range c.GetLayers() {
+		location := l.GetLocation()
+		if strings.HasPrefix(location, dataPrefix) {
+			location = dataPrefix
+		}
+		out.Layers = append(out.Layers, &containerv1.Layer{
+			Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
+		})
+	}
+	return out
+}
+
+// addition is the configuration as augmentation wants it.
+func addition(c *containerv1.ContainerConfig) oci.Addition {
+	a := oci.Addition{
+		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
+	}
+	for _, l := range c.GetLayers() {
+		a.Layers = append(a.Layers, oci.Layer{
+			GzipDigest: digest.Digest(l.GetGzipDigest()), TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
+			Architecture: oci.ArchitectureOf(l.GetLocation()),
+		})
+	}
+	return a
+}

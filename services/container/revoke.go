@@ -1,0 +1,75 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Revoked is the subject on which the token of a revoked request is published.
+const Revoked = "container.revoked"
+
+// RevokeContainer ends a request. Whoever knows its id may: the id is the
+// capability.
+func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeContainerRequest) (*containerv1.RevokeContainerResponse, error) {
+	if err := s.revoke(ctx, req.GetRequestId()); err != nil {
+		return nil, err
+	}
+	return &containerv1.RevokeContainerResponse{}, nil
+}
+
+// RevokeToken does the same for operators.
+func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenRequest) (*containerv1.RevokeTokenResponse, error) {
+	if err := s.operators.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.revoke(ctx, req.GetToken()); err != nil {
+		return nil, err
+	}
+	return &containerv1.RevokeTokenResponse{}, nil
+}
+
+// revoke is final once SQL has it; a message that does not get through is
+// repeated by Run.
+func (s *Service) revoke(ctx context.Context, id string) error {
+	if !isToken(id) {
+		return unknownRequest(nil)
+	}
+	now := s.deps.Now()
+	if err := s.store.revoke(ctx, id, now); err != nil {
+		if errors.Is(err, fault.NotFound) {
+			return err
+		}
+		return s.sqlFault("revoking a request", err)
+	}
+	s.spreadRevocation(ctx, id, now.Add(s.deps.TokenTTL))
+	return nil
+}
+
+// spreadRevocation tells Redis, and every registry that listens.
+func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.Time) {
+	err := errors.Join(
+		s.tokens.putRevoked(ctx, id, expires),
+		s.deps.Bus.Publish(Revoked, []byte(id)),
+	)
+	if err == nil {
+		err = s.store.markSent(ctx, id)
+	}
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "A revocation did not reach everybody; it will be repeated", "err", err)
+	}
+}
+
+func (s *Service) resendRevocations(ctx context.Context) {
+	unsent, err := s.store.unsent(ctx, s.deps.Now())
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "Revocations to repeat cannot be read", "err", err)
+	}
+	for id, expires := range unsent {
+		s.spreadRevocation(ctx, id, expires)
+	}
+}

@@ -1,0 +1,135 @@
+// Package container owns container requests: it checks them, gives each a name
+// that can be pulled, and tells the registry what stands behind a name. It never
+// serves a pull and never builds. The truth is the tables container_*; Redis
+// holds a copy of every live token (prefix `container:token:`), which is made
+// again from SQL when it is lost. A revocation is published on the subject
+// `container.revoked`.
+package container
+
+import (
+	"context"
+	"embed"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/upstream"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return sub
+}
+
+// Publisher sends a message to whoever listens, without waiting for them.
+type Publisher interface {
+	Publish(subject string, data []byte) error
+}
+
+// Deps is what the service works with.
+type Deps struct {
+	DB       *sqldb.DB
+	Redis    redis.UniversalClient
+	Bus      Publisher
+	Platform platformv1.PlatformServiceClient
+	Upstream *upstream.Client
+	Control  *upstream.Control
+	Keychain *caller.Keychain
+	Log      *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+
+	Settings
+}
+
+// Settings are the service's choices.
+type Settings struct {
+	// Host goes into the names that requests answer, e.g. "slipway.example.org".
+	Host string
+	// PlatformEndpoints are the addresses under which the own platform is known;
+	// the first is the one that identities carry.
+	PlatformEndpoints []string
+	// AnonymousAccess says whether requests without an access token are served.
+	AnonymousAccess bool
+	// TokenTTL is how long a name works.
+	TokenTTL time.Duration
+	// Retention is how long a request is kept after that; 0 is for ever.
+	Retention time.Duration
+	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
+	OperatorAccounts string
+	// Commit is what the program was built from.
+	Commit string
+}
+
+// Service implements containerv1.ContainerServiceServer. Make it with New.
+type Service struct {
+	containerv1.UnimplementedContainerServiceServer
+	deps      Deps
+	store     store
+	tokens    tokenCache
+	sources   *sources
+	links     *links
+	operators operators
+}
+
+// New makes the service. The tables must be there.
+func New(d Deps) (*Service, error) {
+	ops, err := readOperators(d.OperatorAccounts)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{
+		deps:      d,
+		store:     store{d.DB},
+		tokens:    tokenCache{d.Redis, d.Log},
+		sources:   newSources(d),
+		links:     newLinks(d.Upstream),
+		operators: ops,
+	}, nil
+}
+
+// Run does what is due from time to time, until ctx ends: it repeats revocations
+// that did not get through, and removes what nobody needs any more.
+func (s *Service) Run(ctx context.Context) error {
+	resend := time.NewTicker(15 * time.Second)
+	defer resend.Stop()
+	sweep := time.NewTicker(10 * time.Minute)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-resend.C:
+			s.resendRevocations(ctx)
+		case <-sweep.C:
+			s.sweep(ctx)
+		}
+	}
+}
+
+func (s *Service) sweep(ctx context.Context) {
+	now := s.deps.Now()
+	if err := s.store.deleteLayers(ctx, now); err != nil {
+		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
+	}
+	if s.deps.Retention == 0 {
+		return
+	}
+	if err := s.store.deleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
+		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
+	}
+}

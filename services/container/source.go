@@ -1,0 +1,117 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/opencontainers/go-digest"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/types/ref"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// sources looks up the images that requests name, with the caller's own login,
+// and remembers for a moment what each caller was shown.
+type sources struct {
+	control  *upstream.Control
+	client   *upstream.Client
+	keychain *caller.Keychain
+	known    *otter.Cache[sourceKey, digest.Digest]
+	flight   upstream.Flight[sourceKey, digest.Digest]
+}
+
+type sourceKey struct {
+	access upstream.Access
+	image  oci.Reference
+}
+
+// sourceTTL is how long a look-up is believed: a pipeline asks for the same image
+// for thousands of tasks.
+const sourceTTL = time.Minute
+
+func newSources(d Deps) *sources {
+	return &sources{
+		control: d.Control, client: d.Upstream, keychain: d.Keychain,
+		known: otter.Must(&otter.Options[sourceKey, digest.Digest]{
+			MaximumSize:      20_000,
+			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
+		}),
+	}
+}
+
+// resolve is rule 10: it answers the digest that the image has now. fault.Invalid,
+// naming the image, when the caller cannot read it.
+func (s *sources) resolve(ctx context.Context, who caller.ID, image oci.Reference) (digest.Digest, upstream.Access, error) {
+	access, err := s.keychain.Access(ctx, who, image.Registry, image.Repository)
+	if err != nil {
+		return "", access, err
+	}
+	key := sourceKey{access, image}
+	if d, ok := s.known.GetIfPresent(key); ok {
+		return d, access, nil
+	}
+	d, err := s.flight.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.head(ctx, key) })
+	if err != nil {
+		return "", access, unreadable(image, err)
+	}
+	return d, access, nil
+}
+
+func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error) {
+	r, err := ref.New(key.image.String())
+	if err != nil {
+		return "", fault.Invalid.New("it is no valid image name", err)
+	}
+	m, err := s.control.For(key.access, key.image.Registry).ManifestHead(ctx, r, regclient.WithManifestRequireDigest())
+	if err != nil {
+		return "", upstream.ControlFault(key.image.Registry, err)
+	}
+	d := m.GetDescriptor().Digest
+	s.known.Set(key, digest.Digest(d))
+	return digest.Digest(d), nil
+}
+
+// unreadable says which image it is that cannot be had.
+func unreadable(image oci.Reference, err error) error {
+	e, ok := fault.As(err)
+	if !ok {
+		return err
+	}
+	switch {
+	case errors.Is(e, fault.NotFound):
+		return fault.Invalid.New(fmt.Sprintf("containerImage: %s does not exist", image), e)
+	case errors.Is(e, fault.Unauthenticated), errors.Is(e, fault.Denied):
+		return fault.Invalid.New(fmt.Sprintf(
+			"containerImage: %s may not be read with the credentials of this request, or does not exist", image), e)
+	case errors.Is(e, fault.Invalid):
+		return fault.Invalid.New(fmt.Sprintf("containerImage: %s cannot be served: %s", image, e.Public), e.Cause)
+	}
+	return err
+}
+
+// augmentedDigest is the digest of an image asked for by digest, after
+// augmentation: it goes into the name that is answered.
+func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p oci.Platform) (digest.Digest, error) {
+	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
+	src := s.client.Source(repo, a)
+	root, err := src.Manifest(ctx, image.Digest)
+	if err != nil {
+		return "", unreadable(image, err)
+	}
+	out, err := oci.Augment(ctx, src, root, add, p)
+	if errors.Is(err, fault.NotFound) {
+		e, _ := fault.As(err)
+		return "", fault.Invalid.New("containerPlatform: "+e.Public, err)
+	}
+	if err != nil {
+		return "", unreadable(image, err)
+	}
+	return out.Root.Digest, nil
+}

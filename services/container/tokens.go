@@ -1,0 +1,122 @@
+package container
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"errors"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// newToken makes a token: 130 random bits in 26 characters of [a-z2-7].
+func newToken() string {
+	var b [17]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))[:26]
+}
+
+// isToken says whether s has the form of a token.
+func isToken(s string) bool {
+	return len(s) == 26 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
+}
+
+// tokenCache is the copy of live tokens in Redis. A token is a hash with the
+// fields `plan`; `revoked`; and `d:<digest>` = when it was recorded. Each field
+// is written on its own and none is ever taken back, so that it does not matter
+// who writes first: a revoked token stays revoked, whoever reloads it.
+type tokenCache struct {
+	redis redis.UniversalClient
+	log   *slog.Logger
+}
+
+const (
+	fieldPlan    = "plan"
+	fieldRevoked = "revoked"
+	fieldDigest  = "d:"
+)
+
+var errRevoked = errors.New("the token is revoked")
+
+func tokenKey(token string) string { return "container:token:" + token }
+
+// get reads a token: nil when it is not there or Redis does not answer;
+// errRevoked when it is revoked.
+func (c tokenCache) get(ctx context.Context, token string) (*containerv1.Plan, error) {
+	fields, err := c.redis.HGetAll(ctx, tokenKey(token)).Result()
+	if err != nil {
+		c.log.DebugContext(ctx, "Redis does not answer; reading SQL", "err", err)
+		return nil, nil
+	}
+	if fields[fieldRevoked] != "" {
+		return nil, errRevoked
+	}
+	raw, ok := fields[fieldPlan]
+	if !ok {
+		return nil, nil
+	}
+	plan := &containerv1.Plan{}
+	if err := proto.Unmarshal([]byte(raw), plan); err != nil {
+		c.log.WarnContext(ctx, "A token in Redis cannot be read; reading SQL", "err", err)
+		return nil, nil
+	}
+	plan.Digests = append(laterDigests(fields), plan.GetDigests()...)
+	return plan, nil
+}
+
+func laterDigests(fields map[string]string) []string {
+	type at struct {
+		digest string
+		micros int64
+	}
+	var list []at
+	for k, v := range fields {
+		if d, ok := strings.CutPrefix(k, fieldDigest); ok {
+			n, _ := strconv.ParseInt(v, 10, 64)
+			list = append(list, at{d, n})
+		}
+	}
+	slices.SortFunc(list, func(a, b at) int { return cmp.Compare(b.micros, a.micros) })
+	out := make([]string, 0, len(list))
+	for _, e := range list {
+		out = append(out, e.digest)
+	}
+	return out[:min(len(out), maxDigests)]
+}
+
+// put writes a token with its life.
+func (c tokenCache) put(ctx context.Context, plan *containerv1.Plan) error {
+	raw, err := proto.Marshal(plan)
+	if err != nil {
+		return err
+	}
+	return c.write(ctx, plan.GetToken(), plan.GetExpiration().AsTime(), fieldPlan, raw)
+}
+
+// putDigest writes what a token's reference resolved to.
+func (c tokenCache) putDigest(ctx context.Context, token, digest string, now, expires time.Time) error {
+	return c.write(ctx, token, expires, fieldDigest+digest, strconv.FormatInt(now.UnixMicro(), 10))
+}
+
+// putRevoked ends a token, for whoever reads it here.
+func (c tokenCache) putRevoked(ctx context.Context, token string, expires time.Time) error {
+	return c.write(ctx, token, expires, fieldRevoked, "1")
+}
+
+func (c tokenCache) write(ctx context.Context, token string, expires time.Time, field string, value any) error {
+	_, err := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.HSet(ctx, tokenKey(token), field, value)
+		p.PExpireAt(ctx, tokenKey(token), expires)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,42 @@
+// Package inspect owns nothing: it reads image metadata at other people's
+// registries with the caller's own login and answers it in the shape of
+// contract/container-service.md §5.
+package inspect
+
+import (
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Deps is what the service works with.
+type Deps struct {
+	Platform platformv1.PlatformServiceClient
+	Upstream *upstream.Client
+	Control  *upstream.Control
+	Keychain *caller.Keychain
+	Limiter  *ratelimit.Limiter
+	// PlatformEndpoints are the addresses of the own platform.
+	PlatformEndpoints []string
+	// AnonymousAccess says whether callers without an access token are served.
+	AnonymousAccess bool
+	// PullsAnonymous limits what is charged as a pull of a client's address.
+	PullsAnonymous ratelimit.Limit
+}
+
+// Service implements inspectv1.InspectServiceServer. Make it with New.
+type Service struct {
+	inspectv1.UnimplementedInspectServiceServer
+	deps Deps
+}
+
+// New makes the service.
+func New(d Deps) *Service { return &Service{deps: d} }
+
+func (s *Service) gate() caller.Gate {
+	return caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints, Anonymous: s.deps.AnonymousAccess}
+}

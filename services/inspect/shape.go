@@ -1,0 +1,121 @@
+package inspect
+
+import (
+	"encoding/json"
+
+	"google.golang.org/protobuf/proto"
+
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// imageConfig is what we show of an image's config (OCI image specification,
+// and the members that Docker adds).
+type imageConfig struct {
+	Architecture string `json:"architecture"`
+	Created      string `json:"created"`
+	Container    string `json:"container"`
+	Config       struct {
+		AttachStdin, AttachStdout, AttachStderr, Tty bool
+		Env, Cmd, Entrypoint                         []string
+		Image, User, WorkingDir, Hostname            string
+		Domainname                                   string
+		Labels                                       map[string]string
+	} `json:"config"`
+	RootFS struct {
+		Type    string   `json:"type"`
+		DiffIDs []string `json:"diff_ids"`
+	} `json:"rootfs"`
+}
+
+func (c imageConfig) message() *inspectv1.ImageConfig {
+	r := c.Config
+	return &inspectv1.ImageConfig{
+		Architecture: present(c.Architecture),
+		Created:      present(c.Created),
+		Container:    present(c.Container),
+		Config: &inspectv1.RuntimeConfig{
+			AttachStdin:  proto.Bool(r.AttachStdin),
+			AttachStdout: proto.Bool(r.AttachStdout),
+			AttachStderr: proto.Bool(r.AttachStderr),
+			Tty:          proto.Bool(r.Tty),
+			Env:          r.Env,
+			Cmd:          r.Cmd,
+			Image:        present(r.Image),
+			Entrypoint:   r.Entrypoint,
+			User:         present(r.User),
+			WorkingDir:   present(r.WorkingDir),
+			Labels:       r.Labels,
+			HostName:     present(r.Hostname),
+			DomainName:   present(r.Domainname),
+		},
+		Rootfs: &inspectv1.RootFS{Type: present(c.RootFS.Type), DiffIds: c.RootFS.DiffIDs},
+	}
+}
+
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func descriptorOf(d oci.Descriptor) *inspectv1.Descriptor {
+	out := &inspectv1.Descriptor{
+		MediaType:   present(d.MediaType),
+		Digest:      proto.String(d.Digest.String()),
+		Size:        proto.Float64(float64(d.Size)),
+		Annotations: d.Annotations,
+	}
+	if p := d.Platform; p != nil {
+		out.Platform = &inspectv1.Platform{
+			Architecture: present(p.Architecture), Os: present(p.OS), Variant: present(p.Variant),
+			OsVersion: present(p.OSVersion), OsFeatures: p.OSFeatures,
+		}
+	}
+	return out
+}
+
+func manifestOf(doc document, m oci.Manifest) *inspectv1.ImageManifest {
+	out := &inspectv1.ImageManifest{
+		SchemaVersion: proto.Int32(2),
+		MediaType:     proto.String(doc.mediaType),
+		Config:        descriptorOf(m.Config),
+	}
+	for _, l := range m.Layers {
+		out.Layers = append(out.Layers, descriptorOf(l))
+	}
+	return out
+}
+
+func indexOf(doc document, x oci.Index) *inspectv1.IndexInspection {
+	out := &inspectv1.IndexInspection{
+		SchemaVersion: proto.Int32(2),
+		MediaType:     proto.String(doc.mediaType),
+		Digest:        proto.String(doc.digest.String()),
+	}
+	for _, m := range x.Manifests {
+		out.Manifests = append(out.Manifests, descriptorOf(m))
+	}
+	return out
+}
+
+// fillSchema1 shows what there is of a Docker schema 1 manifest: it has no config
+// document, and no sizes.
+func fillSchema1(out *inspectv1.ContainerInspection, doc document) error {
+	var m struct {
+		Architecture string                     `json:"architecture"`
+		FSLayers     []struct{ BlobSum string } `json:"fsLayers"`
+	}
+	if err := json.Unmarshal(doc.raw, &m); err != nil {
+		return fault.Invalid.New("The manifest of the image is malformed", err)
+	}
+	out.Config = &inspectv1.ImageConfig{Architecture: present(m.Architecture)}
+	out.Manifest = &inspectv1.ImageManifest{SchemaVersion: proto.Int32(1), MediaType: proto.String(doc.mediaType)}
+	for i := len(m.FSLayers) - 1; i >= 0; i-- { // schema 1 lists the newest first
+		out.Manifest.Layers = append(out.Manifest.Layers, &inspectv1.Descriptor{Digest: proto.String(m.FSLayers[i].BlobSum)})
+	}
+	return nil
+}

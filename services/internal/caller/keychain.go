@@ -1,0 +1,139 @@
+package caller
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/upstream"
+)
+
+// Keychain finds the login for a caller and a repository (contract/registry.md,
+// Upstream). Safe for concurrent use.
+type Keychain struct {
+	service  map[string]upstream.Login
+	platform platformv1.PlatformServiceClient
+	known    *otter.Cache[keychainKey, upstream.Login]
+}
+
+type keychainKey struct {
+	caller ID
+	host   string
+}
+
+// keychainTTL is how long a user's login is remembered, in memory only.
+const keychainTTL = time.Minute
+
+// NewKeychain takes the service's own logins (see ReadAuthFile), and the platform
+// that knows the users'.
+func NewKeychain(service map[string]upstream.Login, platform platformv1.PlatformServiceClient) *Keychain {
+	return &Keychain{service: service, platform: platform, known: otter.Must(&otter.Options[keychainKey, upstream.Login]{
+		MaximumSize:      10_000,
+		ExpiryCalculator: otter.ExpiryWriting[keychainKey, upstream.Login](keychainTTL),
+	})}
+}
+
+// Access answers how caller pulls from a repository: an anonymous caller with
+// the service's login for it, where there is one; an identified caller with
+// their own or none, never the service's.
+func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
+	if caller.IsAnonymous() {
+		return upstream.Access{Login: k.serviceLogin(host, repository)}, nil
+	}
+	key := keychainKey{caller, host}
+	if l, ok := k.known.GetIfPresent(key); ok {
+		return upstream.Access{Scope: caller.String(), Login: l}, nil
+	}
+	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
+		Identity: &platformv1.Identity{Endpoint: caller.Endpoint, UserId: caller.UserID, WorkspaceId: caller.WorkspaceID},
+		Registry: host,
+	})
+	if err != nil {
+		return upstream.Access{}, fmt.Errorf("asking the platform for credentials at %s: %w", host, err)
+	}
+	l := upstream.Login{Username: resp.GetCredentials().GetUsername(), Password: resp.GetCredentials().GetPassword()}
+	k.known.Set(key, l)
+	return upstream.Access{Scope: caller.String(), Login: l}, nil
+}
+
+// serviceLogin takes the longest key that host/repository starts with, by path
+// component.
+func (k *Keychain) serviceLogin(host, repository string) upstream.Login {
+	for key := host + "/" + repository; ; {
+		if l, ok := k.service[key]; ok {
+			return l
+		}
+		i := strings.LastIndexByte(key, '/')
+		if i < 0 {
+			return upstream.Login{}
+		}
+		key = key[:i]
+	}
+}
+
+// ReadAuthFile reads logins in the format of docker's config.json; keys are
+// `host` or `host/path`, Docker Hub under any of its names. An empty path is no
+// logins.
+func ReadAuthFile(path string) (map[string]upstream.Login, error) {
+	if path == "" {
+		return map[string]upstream.Login{}, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading registry credentials: %w", err)
+	}
+	logins, err := parseAuth(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return logins, nil
+}
+
+func parseAuth(raw []byte) (map[string]upstream.Login, error) {
+	var file struct {
+		Auths map[string]struct{ Auth, Username, Password string } `json:"auths"`
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return nil, fmt.Errorf("not in the format of docker's config.json: %w", err)
+	}
+	logins := make(map[string]upstream.Login, len(file.Auths))
+	for key, a := range file.Auths {
+		l := upstream.Login{Username: a.Username, Password: a.Password}
+		if a.Auth != "" {
+			text, err := base64.StdEncoding.DecodeString(a.Auth)
+			user, pass, ok := strings.Cut(string(text), ":")
+			if err != nil || !ok {
+				return nil, fmt.Errorf("auths[%q].auth is not base64 of user:password", key)
+			}
+			l = upstream.Login{Username: user, Password: pass}
+		}
+		if l.Username == "" {
+			return nil, fmt.Errorf("auths[%q] has no auth; credential helpers are not supported", key)
+		}
+		logins[authKey(key)] = l
+	}
+	return logins, nil
+}
+
+// authKey drops what docker writes around a host.
+func authKey(key string) string {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
+	key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
+	host, path, hasPath := strings.Cut(key, "/")
+	switch host {
+	case "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
+		host = "docker.io"
+	}
+	if hasPath {
+		return host + "/" + path
+	}
+	return host
+}

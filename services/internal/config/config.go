@@ -1,0 +1,59 @@
+// Package config holds every setting of the server in one struct. A value comes
+// from a flag, else from the environment, else from a file, else it is the
+// default; the spelling is the same everywhere: `--egress-allow`,
+// `SLIPWAY_EGRESS_ALLOW`, `egress_allow`. The reference page deploy/config.md is
+// made from this struct.
+package config
+
+import (
+	"time"
+
+	"slipway.dev/services/internal/ratelimit"
+)
+
+// Config is every setting. An empty URL or address means "inside this process".
+type Config struct {
+	HTTPAddr  string `key:"http_addr" default:"127.0.0.1:9090" help:"Where the REST API and the registry listen."`
+	AdminAddr string `key:"admin_addr" default:"127.0.0.1:9099" help:"Where /livez, /readyz, /metrics and pprof listen; keep it private."`
+	GRPCAddr  string `key:"grpc_addr" default:"127.0.0.1:9095" help:"Where this process offers its gRPC services when it plays only some roles. Other than loopback needs rpc_cert_file or rpc_secret_file."`
+	PublicURL string `key:"public_url" default:"http://localhost:9090" help:"The address that clients use; its host goes into the names that requests answer."`
+	DataDir   string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
+
+	DatabaseURL string `key:"database_url" secret:"true" help:"sqlite:PATH or postgres://… Empty: SQLite in data_dir."`
+	NATSURL     string `key:"nats_url" secret:"true" help:"nats://… Empty: NATS inside this process."`
+	RedisURL    string `key:"redis_url" secret:"true" help:"redis://…, redis+sentinel://…/MASTER or redis+cluster://… Empty: Redis inside this process, in memory only."`
+
+	ContainerAddr string `key:"container_addr" help:"The container role, when another process plays it: host:port or dns:///host:port."`
+	InspectAddr   string `key:"inspect_addr" help:"The inspect role, likewise."`
+	PlatformAddr  string `key:"platform_addr" help:"The platform role, likewise."`
+
+	TLSCertFile   string `key:"tls_cert_file" help:"Certificate for HTTPS at http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
+	TLSKeyFile    string `key:"tls_key_file" help:"Private key of tls_cert_file."`
+	RPCCertFile   string `key:"rpc_cert_file" help:"Certificate that this process shows to other roles, both as server and as client (mTLS)."`
+	RPCKeyFile    string `key:"rpc_key_file" help:"Private key of rpc_cert_file."`
+	RPCCAFile     string `key:"rpc_ca_file" help:"Authority that signed the other roles' certificates."`
+	RPCSecretFile string `key:"rpc_secret_file" help:"A file with a secret that all roles share, where there are no certificates."`
+
+	EgressAllow        []string `key:"egress_allow" help:"Private addresses, networks or host names that may be reached all the same; by default only public addresses are."`
+	InsecureRegistries []string `key:"insecure_registries" help:"Registries (host:port) that are spoken to in plain HTTP."`
+	RegistryAuthFile   string   `key:"registry_auth_file" help:"Service credentials for registries, in the format of docker's config.json; keys are hosts or host/path. Everyone who can reach the service can read what they can read."`
+	OperatorAccounts   string   `key:"operator_accounts_file" help:"Accounts (htpasswd, bcrypt) that may call DELETE /container-token/{token}. Empty: nobody, the call answers 404."`
+	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
+
+	PlatformURL       string `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	AdminEmail        string `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
+	AdminTokenFile    string `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
+	AdminRegistryAuth string `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
+	AnonymousAccess   bool   `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
+
+	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
+	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`
+
+	TokenTTL         time.Duration `key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
+	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`
+	LayerCache       Bytes         `key:"layer_cache" default:"1GiB" help:"Disk space in data_dir for added layers that this process serves."`
+	ImageCache       Bytes         `key:"image_cache" default:"32MiB" help:"Memory for manifests and image configs that this process serves."`
+	DrainDelay       time.Duration `key:"drain_delay" default:"0s" help:"After SIGTERM: how long to go on accepting while load balancers notice. Several pods: 5s."`
+	DrainTimeout     time.Duration `key:"drain_timeout" default:"5m" help:"After SIGTERM: how long running pulls may take to finish."`
+	LogLevel         string        `key:"log_level" default:"info" help:"debug, info, warn or error."`
+}

@@ -1,0 +1,173 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/pflag"
+)
+
+// Field is one setting of a Config.
+type Field struct {
+	Key, Default, Help string
+	// Secret values are not shown.
+	Secret bool
+	value  reflect.Value
+}
+
+// Flag is the setting's name on the command line, without the dashes.
+func (f Field) Flag() string { return strings.ReplaceAll(f.Key, "_", "-") }
+
+// Env is the setting's name in the environment.
+func (f Field) Env() string { return "SLIPWAY_" + strings.ToUpper(f.Key) }
+
+// Fields lists the settings of c in the order of the struct.
+func Fields(c *Config) []Field {
+	v := reflect.ValueOf(c).Elem()
+	fields := make([]Field, 0, v.NumField())
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		fields = append(fields, Field{
+			Key: tag.Get("key"), Default: tag.Get("default"), Help: tag.Get("help"),
+			Secret: tag.Get("secret") == "true", value: v.Field(i),
+		})
+	}
+	return fields
+}
+
+// AddFlags declares a flag for every setting, and --config for the file.
+func AddFlags(fs *pflag.FlagSet) {
+	fs.String("config", "", "A YAML file with settings, one `key: value` a line. Also SLIPWAY_CONFIG.")
+	for _, f := range Fields(&Config{}) {
+		fs.String(f.Flag(), f.Default, f.Help)
+	}
+}
+
+// Load puts the settings together: flags that were given, then the environment,
+// then the file, then the defaults. It reports every value that cannot be read
+// at once.
+func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
+	var c Config
+	path, _ := fs.GetString("config")
+	if path == "" {
+		path, _ = env("SLIPWAY_CONFIG")
+	}
+	file, err := readFile(path)
+	if err != nil {
+		return c, err
+	}
+	var problems []error
+	fields := Fields(&c)
+	for _, f := range fields {
+		text, from := f.Default, "the default"
+		if v, ok := file[f.Key]; ok {
+			text, from = v, path
+		}
+		if v, ok := env(f.Env()); ok {
+			text, from = v, f.Env()
+		}
+		if flag := fs.Lookup(f.Flag()); flag != nil && flag.Changed {
+			text, from = flag.Value.String(), "--"+f.Flag()
+		}
+		if err := f.set(text); err != nil {
+			problems = append(problems, fmt.Errorf("%s (from %s): %w", f.Key, from, err))
+		}
+	}
+	for key := range file {
+		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == key }) {
+			problems = append(problems, fmt.Errorf("%s: there is no setting %q", path, key))
+		}
+	}
+	return c, errors.Join(problems...)
+}
+
+// readFile reads a YAML map; a list becomes the comma-separated text that flags
+// and environment use.
+func readFile(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration: %w", err)
+	}
+	var values map[string]any
+	if err := yaml.Unmarshal(raw, &values); err != nil {
+		return nil, fmt.Errorf("%s is no YAML map of settings: %w", path, err)
+	}
+	out := make(map[string]string, len(values))
+	for k, v := range values {
+		switch v := v.(type) {
+		case nil:
+			out[k] = ""
+		case []any:
+			parts := make([]string, len(v))
+			for i, p := range v {
+				parts[i] = fmt.Sprint(p)
+			}
+			out[k] = strings.Join(parts, ",")
+		default:
+			out[k] = fmt.Sprint(v)
+		}
+	}
+	return out, nil
+}
+
+func (f Field) set(text string) error {
+	switch p := f.value.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		return p.UnmarshalText([]byte(text))
+	case *string:
+		*p = text
+	case *bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("must be true or false, not %q", text)
+		}
+		*p = b
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil || d < 0 {
+			return fmt.Errorf("must be a duration such as 90s, 15m or 36h, not %q", text)
+		}
+		*p = d
+	case *[]string:
+		*p = nil
+		for part := range strings.SplitSeq(text, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				*p = append(*p, part)
+			}
+		}
+	default:
+		return fmt.Errorf("settings of type %T are not supported", p)
+	}
+	return nil
+}
+
+// String is the value as it would be written in the environment; a secret that
+// is set shows as "[redacted]".
+func (f Field) String() string {
+	if f.Secret && f.value.String() != "" {
+		return "[redacted]"
+	}
+	switch v := f.value.Interface().(type) {
+	case encoding.TextMarshaler:
+		text, err := v.MarshalText()
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	case []string:
+		return strings.Join(v, ",")
+	default:
+		return fmt.Sprint(v)
+	}
+}

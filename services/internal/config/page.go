@@ -1,0 +1,34 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Page is the reference of all settings in Markdown; deploy/config.md holds it.
+func Page() string {
+	var b strings.Builder
+	b.WriteString(`# Settings of slipwayd
+
+Made by ` + "`slipwayd config --markdown`" + ` from services/internal/config; not edited by hand.
+
+A value comes from a flag, else from the environment, else from the file that ` + "`--config`" + ` or ` + "`SLIPWAY_CONFIG`" + `
+names (YAML), else it is the default. The flag of ` + "`data_dir`" + ` is ` + "`--data-dir`" + `, its variable ` + "`SLIPWAY_DATA_DIR`" + `.
+Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd config`" + ` prints the values in effect.
+
+| key | default | meaning |
+|---|---|---|
+`)
+	for _, f := range Fields(&Config{}) {
+		def := ""
+		if f.Default != "" {
+			def = "`" + f.Default + "`"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Key, def, f.Help)
+	}
+	b.WriteString(`
+Traces go where the standard OpenTelemetry variables say (` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + ` and its relatives); without
+one of them nothing is sent.
+`)
+	return b.String()
+}

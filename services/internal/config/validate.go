@@ -1,0 +1,127 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// Validate reports every problem that shows without opening anything.
+func (c *Config) Validate() error {
+	return errors.Join(
+		address("http_addr", c.HTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
+		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL),
+		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
+		together("rpc_cert_file", c.RPCCertFile, "rpc_key_file", c.RPCKeyFile),
+		together("rpc_cert_file", c.RPCCertFile, "rpc_ca_file", c.RPCCAFile),
+		files(map[string]string{
+			"tls_cert_file": c.TLSCertFile, "tls_key_file": c.TLSKeyFile,
+			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
+			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
+			"operator_accounts_file": c.OperatorAccounts, "admin_token_file": c.AdminTokenFile,
+			"admin_registry_auth_file": c.AdminRegistryAuth,
+		}),
+		networks("trusted_proxies", c.TrustedProxies),
+		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
+		logLevel(c.LogLevel),
+	)
+}
+
+func address(key, v string) error {
+	if _, _, err := net.SplitHostPort(v); err != nil {
+		return fmt.Errorf("%s must be host:port, e.g. 127.0.0.1:9090, not %q", key, v)
+	}
+	return nil
+}
+
+func webAddress(key, v string) error {
+	u, err := url.Parse(v)
+	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
+		return fmt.Errorf("%s must be http(s)://host, not %q", key, v)
+	}
+	if u.RawQuery != "" || u.Fragment != "" || (key == "public_url" && strings.Trim(u.Path, "/") != "") {
+		return fmt.Errorf("%s must have no path or query, since its host goes into image names: %q", key, v)
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return fmt.Errorf("%s must be https unless it is a loopback address: %q", key, v)
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+// IsLoopback says whether an address that we listen on is reachable from this
+// machine only.
+func IsLoopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return err == nil && isLoopback(host)
+}
+
+func together(k1, v1, k2, v2 string) error {
+	if (v1 == "") != (v2 == "") {
+		return fmt.Errorf("%s and %s go together", k1, k2)
+	}
+	return nil
+}
+
+func files(paths map[string]string) error {
+	var problems []error
+	for key, path := range paths {
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func networks(key string, values []string) error {
+	_, err := ParseNetworks(values)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	return nil
+}
+
+// ParseNetworks reads a list of addresses and CIDR networks.
+func ParseNetworks(values []string) ([]netip.Prefix, error) {
+	out := make([]netip.Prefix, 0, len(values))
+	for _, v := range values {
+		if p, err := netip.ParsePrefix(v); err == nil {
+			out = append(out, p.Masked())
+			continue
+		}
+		ip, err := netip.ParseAddr(v)
+		if err != nil {
+			return nil, fmt.Errorf("%q is no address and no network such as 10.0.0.0/8", v)
+		}
+		out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
+	}
+	return out, nil
+}
+
+func between(key string, v, low, high time.Duration) error {
+	if v < low || v > high {
+		return fmt.Errorf("%s must be between %s and %s, not %s", key, low, high, v)
+	}
+	return nil
+}
+
+func logLevel(v string) error {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(v)); err != nil {
+		return fmt.Errorf("log_level must be debug, info, warn or error, not %q", v)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package fault_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"slipway.dev/services/internal/fault"
+)
+
+func TestFaultCrossesTheWire(t *testing.T) {
+	t.Parallel()
+	sent := fault.Exhausted.New("Too many pulls", errors.New("secret cause")).After(7 * time.Second)
+	wrapped := fmt.Errorf("charging a pull: %w", sent)
+
+	e, ok := fault.As(wrapped)
+	if !ok {
+		t.Fatal("the fault is not found in the chain")
+	}
+	got := fault.FromStatus(e.GRPCStatus().Err())
+
+	if !errors.Is(got, fault.Exhausted) || errors.Is(got, fault.NotFound) {
+		t.Errorf("kind is lost: %v", got)
+	}
+	back, _ := fault.As(got)
+	if back.RetryAfter != 7*time.Second {
+		t.Errorf("RetryAfter = %v, want 7s", back.RetryAfter)
+	}
+	if back.Error() != "Too many pulls" {
+		t.Errorf("text = %q: only the public text may cross", back.Error())
+	}
+}
+
+func TestPlainStatusStaysPlain(t *testing.T) {
+	t.Parallel()
+	in := status.Error(codes.Internal, "x")
+	if got := fault.FromStatus(in); got != in {
+		t.Errorf("an internal status became %v", got)
+	}
+	if fault.FromStatus(nil) != nil {
+		t.Error("nil became an error")
+	}
+}

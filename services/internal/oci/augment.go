@@ -1,0 +1,396 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// createdBy names this service in the history of an augmented image.
+const createdBy = "slipway: added layer"
+
+// entryChain is the variable in which a replaced entrypoint is kept, so that
+// the layer which replaces it can go on to run it. Existing layers read it.
+const entryChain = "WAVE_ENTRY_CHAIN"
+
+// Addition is what is put on top of an image. The zero value adds nothing.
+type Addition struct {
+	// Entrypoint, Cmd and WorkingDir replace the image's own; empty keeps them.
+	Entrypoint, Cmd []string
+	WorkingDir      string
+	// Env is merged by name and wins; each is "NAME=value".
+	Env []string
+	// Layers go on top in this order.
+	Layers []Layer
+}
+
+// Layer is a gzip'd tar to add.
+type Layer struct {
+	// GzipDigest and Size are of the compressed bytes.
+	GzipDigest digest.Digest
+	Size       int64
+	// TarDigest is of the uncompressed tar.
+	TarDigest digest.Digest
+	// Architecture is the only one that gets the layer; "" is every one.
+	Architecture string
+}
+
+// ArchitectureOf reads from a layer's location for which architecture it is:
+// "amd64" from "…-amd64.tar.gz", "arm64" likewise, else "".
+func ArchitectureOf(location string) string {
+	for _, arch := range []string{"amd64", "arm64"} {
+		if strings.HasSuffix(location, "-"+arch+".tar.gz") {
+			return arch
+		}
+	}
+	return ""
+}
+
+// IsZero says whether there is nothing to add.
+func (a Addition) IsZero() bool {
+	return len(a.Entrypoint) == 0 && len(a.Cmd) == 0 && a.WorkingDir == "" && len(a.Env) == 0 && len(a.Layers) == 0
+}
+
+// Source reads documents of one repository by digest, verified.
+type Source interface {
+	// Manifest answers a manifest or index.
+	Manifest(ctx context.Context, d digest.Digest) (Document, error)
+	// Config answers an image config.
+	Config(ctx context.Context, d Descriptor) ([]byte, error)
+}
+
+// Image is an augmented image manifest and its config.
+type Image struct {
+	Manifest, Config Document
+}
+
+// Augmented is what Augment made.
+type Augmented struct {
+	// Root stands for the document that was augmented.
+	Root Document
+	// Images are the manifests that were changed: one for a single image, one for
+	// each entry of the platform in an index.
+	Images []Image
+}
+
+// Augment puts a on top of root: of the image itself, or of the entries for
+// platform p in an index, whose other entries stay as they are. The same input
+// gives the same bytes, always and everywhere. fault.NotFound when an index has
+// no entry for p; fault.Invalid when a document is malformed.
+func Augment(ctx context.Context, src Source, root Document, a Addition, p Platform) (Augmented, error) {
+	if !IsIndex(root.MediaType) {
+		img, err := a.image(ctx, src, root)
+		return Augmented{Root: img.Manifest, Images: []Image{img}}, err
+	}
+	index, err := ParseIndex(root)
+	if err != nil {
+		return Augmented{}, err
+	}
+	out := Augmented{}
+	changed := map[int]Document{}
+	for i, entry := range index.Manifests {
+		if entry.Platform == nil || !p.Matches(*entry.Platform) || IsIndex(entry.MediaType) {
+			continue
+		}
+		doc, err := src.Manifest(ctx, entry.Digest)
+		if err != nil {
+			return Augmented{}, err
+		}
+		img, err := a.image(ctx, src, doc)
+		if err != nil {
+			return Augmented{}, err
+		}
+		changed[i] = img.Manifest
+		out.Images = append(out.Images, img)
+	}
+	if len(changed) == 0 {
+		return Augmented{}, fault.NotFound.Newf("The image is not available for %s; it has %s", p, platforms(index))
+	}
+	out.Root, err = replaceEntries(root, changed)
+	return out, err
+}
+
+func platforms(x Index) string {
+	var list []string
+	for _, m := range x.Manifests {
+		if m.Platform != nil && m.Platform.OS != "unknown" {
+			list = append(list, m.Platform.String())
+		}
+	}
+	if len(list) == 0 {
+		return "no platforms"
+	}
+	return strings.Join(list, ", ")
+}
+
+func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, error) {
+	m, err := ParseManifest(doc)
+	if err != nil {
+		return Image{}, err
+	}
+	if t := m.Config.MediaType; t != TypeConfig && t != TypeDockerConfig {
+		return Image{}, fault.Invalid.Newf("%s is no container image (its config is of type %q), so nothing can be added to it", doc.Digest, t)
+	}
+	raw, err := src.Config(ctx, m.Config)
+	if err != nil {
+		return Image{}, err
+	}
+	config, layers, err := a.config(raw)
+	if err != nil {
+		return Image{}, fault.Invalid.New(fmt.Sprintf("The config %s of the image is malformed", m.Config.Digest), err)
+	}
+	out := Image{Config: NewDocument(m.Config.MediaType, config)}
+	manifest, err := appendLayers(doc, out.Config, layers)
+	if err != nil {
+		return Image{}, malformed(doc, err)
+	}
+	out.Manifest = NewDocument(doc.MediaType, manifest)
+	return out, nil
+}
+
+// appendLayers is the manifest with another config and layers on top.
+func appendLayers(doc Document, config Document, layers []Layer) ([]byte, error) {
+	o, err := parseObject(doc.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	desc, err := parseObject(o.get("config"))
+	if err != nil {
+		return nil, err
+	}
+	if err := repoint(desc, config); err != nil {
+		return nil, err
+	}
+	if err := o.set("config", desc); err != nil {
+		return nil, err
+	}
+	list, err := elements(o.get("layers"))
+	if err != nil {
+		return nil, err
+	}
+	mediaType := TypeLayer
+	if doc.MediaType == TypeDockerManifest {
+		mediaType = TypeDockerLayer
+	}
+	for _, l := range layers {
+		raw, err := encode(Descriptor{MediaType: mediaType, Digest: l.GzipDigest, Size: l.Size})
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, raw)
+	}
+	if err := o.set("layers", array(list)); err != nil {
+		return nil, err
+	}
+	return o.MarshalJSON()
+}
+
+// repoint makes a descriptor point at doc. Content that it holds inline would be
+// of the old document.
+func repoint(desc *object, doc Document) error {
+	desc.remove("data")
+	if err := desc.set("digest", doc.Digest); err != nil {
+		return err
+	}
+	return desc.set("size", len(doc.Bytes))
+}
+
+// replaceEntries is the index with some entries, by position, pointing
+// elsewhere.
+func replaceEntries(root Document, changed map[int]Document) (Document, error) {
+	o, err := parseObject(root.Bytes)
+	if err != nil {
+		return Document{}, malformed(root, err)
+	}
+	list, err := elements(o.get("manifests"))
+	if err != nil {
+		return Document{}, malformed(root, err)
+	}
+	for i, doc := range changed {
+		desc, err := parseObject(list[i])
+		if err != nil {
+			return Document{}, malformed(root, err)
+		}
+		if err := repoint(desc, doc); err != nil {
+			return Document{}, malformed(root, err)
+		}
+		if list[i], err = desc.MarshalJSON(); err != nil {
+			return Document{}, malformed(root, err)
+		}
+	}
+	if err := o.set("manifests", array(list)); err != nil {
+		return Document{}, malformed(root, err)
+	}
+	raw, err := o.MarshalJSON()
+	if err != nil {
+		return Document{}, malformed(root, err)
+	}
+	return NewDocument(root.MediaType, raw), nil
+}
+
+// config is the image config with a applied, and the layers that go to its
+// architecture.
+func (a Addition) config(raw []byte) ([]byte, []Layer, error) {
+	o, err := parseObject(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	var arch string
+	if err := json.Unmarshal(orNull(o.get("architecture")), &arch); err != nil {
+		return nil, nil, err
+	}
+	var layers []Layer
+	for _, l := range a.Layers {
+		if l.Architecture == "" || l.Architecture == arch {
+			layers = append(layers, l)
+		}
+	}
+	if err := addToRootFS(o, layers); err != nil {
+		return nil, nil, err
+	}
+	if err := a.setRuntime(o); err != nil {
+		return nil, nil, err
+	}
+	out, err := o.MarshalJSON()
+	return out, layers, err
+}
+
+func addToRootFS(o *object, layers []Layer) error {
+	if len(layers) == 0 {
+		return nil
+	}
+	rootfs, err := parseObject(orEmpty(o.get("rootfs")))
+	if err != nil {
+		return err
+	}
+	if rootfs.get("type") == nil {
+		if err := rootfs.set("type", "layers"); err != nil {
+			return err
+		}
+	}
+	diffIDs, err := elements(rootfs.get("diff_ids"))
+	if err != nil {
+		return err
+	}
+	history, err := elements(o.get("history"))
+	if err != nil {
+		return err
+	}
+	for _, l := range layers {
+		id, err := encode(l.TarDigest)
+		if err != nil {
+			return err
+		}
+		diffIDs = append(diffIDs, id)
+		entry, err := encode(map[string]string{"created_by": createdBy})
+		if err != nil {
+			return err
+		}
+		history = append(history, entry)
+	}
+	if err := rootfs.set("diff_ids", array(diffIDs)); err != nil {
+		return err
+	}
+	if err := o.set("rootfs", rootfs); err != nil {
+		return err
+	}
+	return o.set("history", array(history))
+}
+
+// setRuntime replaces and merges the defaults for containers.
+func (a Addition) setRuntime(o *object) error {
+	config, err := parseObject(orEmpty(o.get("config")))
+	if err != nil {
+		return err
+	}
+	var old struct{ Entrypoint, Env []string }
+	if err := json.Unmarshal(orNull(config.get("Entrypoint")), &old.Entrypoint); err != nil {
+		return err
+	}
+	if err := json.Unmarshal(orNull(config.get("Env")), &old.Env); err != nil {
+		return err
+	}
+	env := mergeEnv(old.Env, a.Env)
+	if len(a.Entrypoint) > 0 {
+		if env, err = keepEntrypoint(env, old.Entrypoint); err != nil {
+			return err
+		}
+	}
+	for _, m := range []struct {
+		key   string
+		given bool
+		value any
+	}{
+		{"Entrypoint", len(a.Entrypoint) > 0, a.Entrypoint},
+		{"Cmd", len(a.Cmd) > 0, a.Cmd},
+		{"WorkingDir", a.WorkingDir != "", a.WorkingDir},
+		{"Env", len(env) > 0, env},
+	} {
+		if !m.given {
+			continue
+		}
+		if err := config.set(m.key, m.value); err != nil {
+			return err
+		}
+	}
+	return o.set("config", config)
+}
+
+// mergeEnv replaces variables where they stand and adds new ones at the end.
+func mergeEnv(old, added []string) []string {
+	at := map[string]int{}
+	out := make([]string, 0, len(old)+len(added)+1)
+	for _, list := range [][]string{old, added} {
+		for _, kv := range list {
+			name, _, _ := strings.Cut(kv, "=")
+			if i, ok := at[name]; ok {
+				out[i] = kv
+				continue
+			}
+			at[name] = len(out)
+			out = append(out, kv)
+		}
+	}
+	return out
+}
+
+// keepEntrypoint puts a replaced entrypoint into the chain variable, last.
+func keepEntrypoint(env, entrypoint []string) ([]string, error) {
+	if len(entrypoint) == 0 {
+		return env, nil
+	}
+	value := entrypoint[0]
+	if len(entrypoint) > 1 {
+		raw, err := encode(entrypoint)
+		if err != nil {
+			return nil, err
+		}
+		value = string(raw)
+	}
+	out := env[:0]
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); name != entryChain {
+			out = append(out, kv)
+		}
+	}
+	return append(out, entryChain+"="+value), nil
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if raw == nil {
+		return json.RawMessage("{}")
+	}
+	return raw
+}

@@ -1,0 +1,153 @@
+// Package ratelimit counts what callers do in Redis and says when it is enough:
+// a sliding window that is right across replicas (contract/container-service.md
+// §6). It owns the Redis prefix `limit:` and knows nothing of what is counted.
+package ratelimit
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// buckets is how many parts a window is counted in. The part that the window's
+// start falls into counts whole, so a caller may be held to a sixtieth less than
+// the rule allows, but never gets more.
+const buckets = 60
+
+//go:embed charge.lua
+var chargeScript string
+
+// pause is how long Redis is left alone after it failed.
+const pause = time.Second
+
+// Limiter charges callers. Safe for concurrent use.
+type Limiter struct {
+	redis   redis.UniversalClient
+	script  *redis.Script
+	log     *slog.Logger
+	refused *prometheus.CounterVec
+	open    prometheus.Counter
+	downTil atomic.Int64 // Unix nanoseconds; 0 while Redis answers
+}
+
+// New makes a Limiter and registers its metrics.
+func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logger) *Limiter {
+	l := &Limiter{
+		redis:  client,
+		script: redis.NewScript(chargeScript),
+		log:    log,
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_ratelimit_refused_total", Help: "Calls refused because a limit was used up, by limit.",
+		}, []string{"limit"}),
+		open: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_ratelimit_open_total", Help: "Calls let through uncounted because Redis did not answer.",
+		}),
+	}
+	reg.MustRegister(l.refused, l.open)
+	return l
+}
+
+// Quota is where a caller stands after a charge. The zero value means that
+// nothing is known: no limit, or Redis is down.
+type Quota struct {
+	// Limit is how many charges the tightest rule allows in its window.
+	Limit int
+	// Remaining is how many of them are left.
+	Remaining int
+	// Reset is the time until some of what was charged is given back.
+	Reset time.Duration
+}
+
+// Keys under which a fault carries the quota that was hit (see fault.Error.Meta).
+const (
+	MetaLimit     = "ratelimit-limit"
+	MetaRemaining = "ratelimit-remaining"
+	MetaReset     = "ratelimit-reset"
+)
+
+// Charge counts n against one limit of one caller, unless that would break a
+// rule: then nothing is counted, and the error is fault.Exhausted with the time
+// to wait. name says what is limited ("pulls"), in the singular sense of a key
+// and in the message. While Redis is down everything is allowed.
+func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, n int) (Quota, error) {
+	if len(limit) == 0 || n == 0 {
+		return Quota{}, nil
+	}
+	if til := l.downTil.Load(); til != 0 && time.Now().UnixNano() < til {
+		l.open.Inc()
+		return Quota{}, nil
+	}
+	allowed, q, err := l.run(ctx, name, caller, limit, n)
+	if err != nil {
+		return l.letThrough(ctx, err)
+	}
+	if l.downTil.Load() != 0 && l.downTil.Swap(0) != 0 {
+		l.log.Info("Redis answers again; limits are counted")
+	}
+	if !allowed {
+		l.refused.WithLabelValues(name).Inc()
+		return q, exhausted(name, q)
+	}
+	return q, nil
+}
+
+func (l *Limiter) run(ctx context.Context, name, caller string, limit Limit, n int) (bool, Quota, error) {
+	keys := make([]string, len(limit))
+	args := make([]any, 0, 1+2*len(limit))
+	args = append(args, n)
+	for i, r := range limit {
+		// The braces keep one caller's keys in one slot of a cluster.
+		keys[i] = "limit:{" + caller + "}:" + name + ":" + strconv.FormatInt(r.Window.Milliseconds(), 10)
+		args = append(args, r.Count, r.Window.Milliseconds()/buckets)
+	}
+	out, err := l.script.Run(ctx, l.redis, keys, args...).Int64Slice()
+	if err != nil {
+		return false, Quota{}, err
+	}
+	if len(out) != 4 {
+		return false, Quota{}, fmt.Errorf("the script answered %d numbers, not 4", len(out))
+	}
+	return out[0] == 1, Quota{
+		Limit: int(out[1]), Remaining: int(out[2]), Reset: time.Duration(out[3]) * time.Millisecond,
+	}, nil
+}
+
+func (l *Limiter) letThrough(ctx context.Context, err error) (Quota, error) {
+	if ctx.Err() != nil {
+		return Quota{}, ctx.Err()
+	}
+	l.open.Inc()
+	if l.downTil.Swap(time.Now().Add(pause).UnixNano()) == 0 {
+		l.log.Warn("Redis does not answer; limits are open", "err", err)
+	}
+	return Quota{}, nil
+}
+
+func exhausted(name string, q Quota) error {
+	wait := max(q.Reset.Round(time.Second), time.Second)
+	e := fault.Exhausted.Newf("Too many %s: the limit is %d; try again in %s", name, q.Limit, shortDuration(wait)).After(wait)
+	e.Meta = q.Meta()
+	return e
+}
+
+// Meta is the quota as numbers in text, reset in seconds, under the Meta… keys;
+// nil for the zero value.
+func (q Quota) Meta() map[string]string {
+	if q.Limit == 0 {
+		return nil
+	}
+	return map[string]string{
+		MetaLimit:     strconv.Itoa(q.Limit),
+		MetaRemaining: strconv.Itoa(q.Remaining),
+		MetaReset:     strconv.Itoa(int((q.Reset + time.Second - 1) / time.Second)),
+	}
+}

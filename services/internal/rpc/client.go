@@ -1,0 +1,83 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// serviceConfig spreads calls over all replicas that DNS names, and repeats one
+// that a dying replica did not answer.
+const serviceConfig = `{
+	"loadBalancingConfig": [{"round_robin": {}}],
+	"methodConfig": [{"name": [{}], "retryPolicy": {
+		"maxAttempts": 4, "initialBackoff": "0.05s", "maxBackoff": "0.5s", "backoffMultiplier": 3,
+		"retryableStatusCodes": ["UNAVAILABLE"]
+	}}]
+}`
+
+// DialOptions are the settings of a connection.
+type DialOptions struct {
+	// TLS of the connection; nil means none.
+	TLS *tls.Config
+	// Secret to show; empty means none.
+	Secret string
+}
+
+// Dial returns a connection to `host:port` or `dns:///host:port`. It connects
+// when it is first used. The caller closes it.
+func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if o.TLS != nil {
+		creds = credentials.NewTLS(o.TLS)
+	}
+	return newClient(addr, o.Secret, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig))
+}
+
+// Memory is a listener and the way to dial it, within this process.
+type Memory struct{ *bufconn.Listener }
+
+// NewMemory makes one. Serving it closes it.
+func NewMemory() Memory { return Memory{bufconn.Listen(1 << 20)} }
+
+// Dial returns a connection to the listener. The caller closes it.
+func (m Memory) Dial() (*grpc.ClientConn, error) {
+	return newClient("passthrough:///memory", "",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return m.DialContext(ctx) }))
+}
+
+func newClient(target, secret string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		return fault.FromStatus(invoke(outgoing(ctx, secret), method, req, reply, cc, opts...))
+	}
+	stream := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		s, err := open(outgoing(ctx, secret), desc, cc, method, opts...)
+		if err != nil {
+			return nil, fault.FromStatus(err)
+		}
+		return clientStream{s}, nil
+	}
+	conn, err := grpc.NewClient(target, append(opts,
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
+		grpc.WithStatsHandler(otelgrpc.NewClientHandler()),
+		grpc.WithUnaryInterceptor(unary), grpc.WithStreamInterceptor(stream),
+	)...)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to %s: %w", target, err)
+	}
+	return conn, nil
+}
+
+type clientStream struct{ grpc.ClientStream }
+
+func (s clientStream) RecvMsg(m any) error { return fault.FromStatus(s.ClientStream.RecvMsg(m)) }

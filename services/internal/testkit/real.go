@@ -1,0 +1,212 @@
+package testkit
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+// Real says whether tests may start the servers that Debian packages: it is set
+// by `make e2e`, which installs them.
+func Real() bool { return os.Getenv("SLIPWAY_TEST_REAL") != "" }
+
+// Server is a real server that a test started; it ends with the test.
+type Server struct {
+	// URL is how clients reach it.
+	URL   string
+	name  string
+	args  []string
+	ready func() error
+	cred  *syscall.Credential
+
+	mu  sync.Mutex
+	cmd *exec.Cmd
+}
+
+// FreePort is a TCP port on loopback that was free a moment ago.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// StartRedis runs redis-server, which keeps nothing on disk.
+func StartRedis(t testing.TB) *Server {
+	t.Helper()
+	port := FreePort(t)
+	s := &Server{
+		URL: "redis://127.0.0.1:" + port, name: "redis-server",
+		args:  []string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", t.TempDir()},
+		ready: accepts(port),
+	}
+	s.begin(t)
+	return s
+}
+
+// StartNATS runs nats-server with JetStream.
+func StartNATS(t testing.TB) *Server {
+	t.Helper()
+	port := FreePort(t)
+	s := &Server{
+		URL: "nats://127.0.0.1:" + port, name: "nats-server",
+		args:  []string{"-a", "127.0.0.1", "-p", port, "-js", "-sd", t.TempDir()},
+		ready: accepts(port),
+	}
+	s.begin(t)
+	return s
+}
+
+// StartPostgres makes a database cluster and runs it.
+func StartPostgres(t testing.TB) *Server {
+	t.Helper()
+	bins, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if len(bins) == 0 {
+		t.Fatal("PostgreSQL is not installed: apt-get install postgresql")
+	}
+	bin := bins[len(bins)-1]
+	port, dir := FreePort(t), filepath.Join(shortDir(t), "pg")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{
+		URL:  "postgres://slipway@127.0.0.1:" + port + "/postgres?sslmode=disable",
+		name: filepath.Join(bin, "postgres"),
+		args: []string{"-D", dir, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "max_connections=300"},
+		cred: unprivileged(t, dir),
+	}
+	s.ready = func() error {
+		db, err := sqldb.Open(context.Background(), s.URL)
+		if err == nil {
+			err = db.Close()
+		}
+		return err
+	}
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "slipway", "-A", "trust", "-N")
+	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
+	initdb.Dir = "/"
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s.begin(t)
+	return s
+}
+
+// shortDir is a folder of the test that an unprivileged user can reach.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "slipway")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// unprivileged is the user that Postgres runs as when the test is root.
+func unprivileged(t testing.TB, dir string) *syscall.Credential {
+	t.Helper()
+	if os.Getuid() != 0 {
+		return nil
+	}
+	const nobody = 65534
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	return &syscall.Credential{Uid: nobody, Gid: nobody}
+}
+
+func accepts(port string) func() error {
+	return func() error {
+		c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, time.Second)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
+	}
+}
+
+func (s *Server) begin(t testing.TB) {
+	t.Helper()
+	t.Cleanup(s.Kill)
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start runs the server, again if it was killed, and waits until it answers.
+func (s *Server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cmd = exec.Command(s.name, s.args...)
+	s.cmd.Dir = "/"
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.cred}
+	if err := s.cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", s.name, err)
+	}
+	var err error
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if err = s.ready(); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not answer in time: %w", s.name, err)
+}
+
+// Kill ends the server at once, as kill -9 does.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	_ = s.cmd.Process.Kill()
+	_ = s.cmd.Wait()
+	s.cmd = nil
+}
+
+// sharedPostgres is one server for all tests of a process: a cluster takes
+// seconds to make.
+var (
+	sharedPostgres     *Server //nolint:gochecknoglobals // see above
+	sharedPostgresOnce sync.Once
+	databases          atomic.Int64
+)
+
+// Postgres is a fresh database on a server that the process's tests share. The
+// server ends with the process.
+func Postgres(t testing.TB) *sqldb.DB {
+	t.Helper()
+	sharedPostgresOnce.Do(func() { sharedPostgres = StartPostgres(forever{t}) })
+	admin := open(t, sharedPostgres.URL)
+	dbName := "test" + strconv.FormatInt(databases.Add(1), 10)
+	if _, err := admin.Exec("CREATE DATABASE " + dbName); err != nil {
+		t.Fatal(err)
+	}
+	u := sharedPostgres.URL
+	return open(t, u[:len(u)-len("postgres?sslmode=disable")]+dbName+"?sslmode=disable")
+}
+
+// forever is a test whose clean-ups wait for the end of the process: what it
+// starts dies with its parent.
+type forever struct{ testing.TB }
+
+func (forever) Cleanup(func()) {}

@@ -1,0 +1,185 @@
+package testkit
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/olareg/olareg"
+	"github.com/olareg/olareg/config"
+)
+
+// Auth is how a Registry wants to know who asks.
+type Auth int
+
+// The ways.
+const (
+	Open   Auth = iota
+	Basic       // HTTP basic
+	Bearer      // a token from a token service
+)
+
+// User and Password are the login of registries that want one.
+const (
+	User     = "ada"
+	Password = "correct horse"
+)
+
+// Registry is a real registry on loopback, in memory.
+type Registry struct {
+	// Host is its host:port.
+	Host string
+	auth Auth
+
+	mu        sync.Mutex
+	intercept func(http.ResponseWriter, *http.Request) bool
+	requests  []string
+	tokens    atomic.Int64
+	handler   http.Handler
+}
+
+// NewRegistry starts one; it ends with the test.
+func NewRegistry(t testing.TB, auth Auth) *Registry {
+	t.Helper()
+	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}})
+	r := &Registry{auth: auth, handler: store}
+	server := httptest.NewServer(r)
+	r.Host = strings.TrimPrefix(server.URL, "http://")
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		_ = store.Close()
+	})
+	return r
+}
+
+// Intercept lets f answer requests instead; f says whether it did. nil ends it.
+func (r *Registry) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.intercept = f
+}
+
+// Requests lists what was asked since the last call, as "METHOD path", without
+// token requests.
+func (r *Registry) Requests() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.requests
+	r.requests = nil
+	return out
+}
+
+// Tokens is how many bearer tokens were given out.
+func (r *Registry) Tokens() int { return int(r.tokens.Load()) }
+
+// ServeHTTP answers the distribution API, and /token.
+func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.URL.Path == "/token" {
+		r.token(w, req)
+		return
+	}
+	r.mu.Lock()
+	r.requests = append(r.requests, req.Method+" "+req.URL.Path)
+	intercept := r.intercept
+	r.mu.Unlock()
+	if !r.authorized(req) {
+		r.challenge(w, req)
+		return
+	}
+	if intercept != nil && intercept(w, req) {
+		return
+	}
+	r.handler.ServeHTTP(w, req)
+}
+
+func (r *Registry) authorized(req *http.Request) bool {
+	switch r.auth {
+	case Basic:
+		user, pass, _ := req.BasicAuth()
+		return user == User && pass == Password
+	case Bearer:
+		return strings.HasPrefix(req.Header.Get("Authorization"), "Bearer good-for:"+repositoryOf(req.URL.Path))
+	}
+	return true
+}
+
+func repositoryOf(path string) string {
+	path = strings.TrimPrefix(path, "/v2/")
+	for _, kind := range []string{"/manifests/", "/blobs/", "/tags/", "/referrers/"} {
+		if i := strings.LastIndex(path, kind); i >= 0 {
+			return path[:i]
+		}
+	}
+	return path
+}
+
+func (r *Registry) challenge(w http.ResponseWriter, req *http.Request) {
+	switch r.auth {
+	case Basic:
+		w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+	case Bearer:
+		scope := ""
+		if repo := repositoryOf(req.URL.Path); repo != "" {
+			scope = fmt.Sprintf(`,scope="repository:%s:pull,push"`, repo)
+		}
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="test"%s`, r.Host, scope))
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+	_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED"}]}`))
+}
+
+// token gives a token for one repository to whoever has the login.
+func (r *Registry) token(w http.ResponseWriter, req *http.Request) {
+	user, pass, _ := req.BasicAuth()
+	if user != User || pass != Password {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	r.tokens.Add(1)
+	parts := strings.Split(req.URL.Query().Get("scope"), ":")
+	repo := ""
+	if len(parts) == 3 {
+		repo = parts[1]
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"token": "good-for:" + repo, "expires_in": 300})
+}
+
+// login is how the test itself pushes.
+func (r *Registry) login() remote.Option {
+	if r.auth == Open {
+		return remote.WithAuth(authn.Anonymous)
+	}
+	return remote.WithAuth(&authn.Basic{Username: User, Password: Password})
+}
+
+// Push writes an image or index to host/ref and answers its full name.
+func (r *Registry) Push(t testing.TB, ref string, what any) string {
+	t.Helper()
+	full := r.Host + "/" + ref
+	tag, err := name.ParseReference(full, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch what := what.(type) {
+	case v1.ImageIndex:
+		err = remote.WriteIndex(tag, what, r.login())
+	case v1.Image:
+		err = remote.Write(tag, what, r.login())
+	default:
+		t.Fatalf("cannot push a %T", what)
+	}
+	if err != nil {
+		t.Fatalf("pushing %s: %v", full, err)
+	}
+	return full
+}

@@ -1,0 +1,106 @@
+// Package testkit is what tests stand on: embedded servers, real ones when
+// SLIPWAY_TEST_REAL is set (`make e2e`), registries on loopback, a clock, images.
+// There are no mocks in it.
+package testkit
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/redis/go-redis/v9"
+
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/embedded"
+	"slipway.dev/services/internal/kv"
+	"slipway.dev/services/internal/sqldb"
+)
+
+// Log is a logger that writes to the test's own output.
+func Log(t testing.TB) *slog.Logger {
+	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+}
+
+// EachDatabase runs a test on a fresh, empty database of every engine there is.
+func EachDatabase(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		test(t, SQLite(t))
+	})
+	if Real() {
+		t.Run("postgres", func(t *testing.T) {
+			t.Parallel()
+			test(t, Postgres(t))
+		})
+	}
+}
+
+// SQLite is a fresh database in a file of the test.
+func SQLite(t testing.TB) *sqldb.DB {
+	t.Helper()
+	return open(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))
+}
+
+func open(t testing.TB, url string) *sqldb.DB {
+	t.Helper()
+	db, err := sqldb.Open(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// EachRedis runs a test on every Redis there is.
+func EachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, Redis(t))
+	})
+	if Real() {
+		t.Run("real", func(t *testing.T) {
+			t.Parallel()
+			client, err := kv.Connect(StartRedis(t).URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = client.Close() })
+			test(t, client)
+		})
+	}
+}
+
+// Redis is a client of a fresh embedded Redis.
+func Redis(t testing.TB) redis.UniversalClient {
+	t.Helper()
+	r := embedded.StartRedis()
+	client := kv.Local(r.Dial)
+	t.Cleanup(func() {
+		_ = client.Close()
+		r.Close()
+	})
+	return client
+}
+
+// NATS is a connection to a fresh embedded NATS.
+func NATS(t testing.TB) *nats.Conn {
+	t.Helper()
+	s, err := embedded.StartNATS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := bus.Local(s, Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	return nc
+}

@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+)
+
+// tokenKey names an Authorization header: good for one access to one repository.
+type tokenKey struct {
+	repo   Repository
+	access Access
+}
+
+type authHeader struct {
+	value   string
+	expires time.Time
+}
+
+// tokenTTL is the life of a bearer token that does not state one (distribution
+// specification, token authentication).
+const tokenTTL = time.Minute
+
+// authorizer remembers what each registry wanted to see.
+type authorizer struct {
+	client *Client
+	known  *otter.Cache[tokenKey, authHeader]
+	flight Flight[tokenKey, string]
+}
+
+func newAuthorizer(c *Client) *authorizer {
+	return &authorizer{client: c, known: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
+}
+
+// header answers what was good the last time; "" when nothing is known.
+func (a *authorizer) header(key tokenKey) string {
+	h, ok := a.known.GetIfPresent(key)
+	if !ok || time.Now().After(h.expires) {
+		return ""
+	}
+	return h.value
+}
+
+// answer meets the challenge of a 401. "" means that there is nothing to answer
+// with.
+func (a *authorizer) answer(ctx context.Context, key tokenKey, resp *http.Response) (string, error) {
+	a.known.Invalidate(key)
+	for _, line := range resp.Header.Values("Www-Authenticate") {
+		challenges, err := parseChallenges(line)
+		if err != nil && len(challenges) == 0 {
+			return "", fmt.Errorf("reading the challenge of %s: %w", key.repo.Host, err)
+		}
+		for _, c := range challenges {
+			switch {
+			case c.scheme == "bearer" && c.params["realm"] != "":
+				return a.flight.Do(ctx, key, func(ctx context.Context) (string, error) { return a.bearer(ctx, key, c) })
+			case c.scheme == "basic" && key.access.Login != (Login{}):
+				h := basic(key.access.Login)
+				a.known.Set(key, authHeader{h, time.Now().Add(time.Hour)})
+				return h, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+func basic(l Login) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.Username+":"+l.Password))
+}
+
+// bearer fetches a token from the realm that a registry names.
+func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (string, error) {
+	realm, err := url.Parse(c.params["realm"])
+	if err != nil || (realm.Scheme != "https" && !(realm.Scheme == "http" && a.client.plain[key.repo.Host])) {
+		return "", fmt.Errorf("%s names a token service that is not https: %q", key.repo.Host, c.params["realm"])
+	}
+	q := realm.Query()
+	if s := c.params["service"]; s != "" {
+		q.Set("service", s)
+	}
+	if s := c.params["scope"]; s != "" {
+		q["scope"] = strings.Fields(s)
+	} else if key.repo.Name != "" {
+		q.Set("scope", "repository:"+key.repo.Name+":pull")
+	}
+	realm.RawQuery = q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
+	if err != nil {
+		return "", err
+	}
+	if key.access.Login != (Login{}) {
+		req.Header.Set("Authorization", basic(key.access.Login))
+	}
+	resp, err := a.client.send(req)
+	if err != nil {
+		return "", err
+	}
+	defer drain(resp)
+	if resp.StatusCode != http.StatusOK {
+		return "", &statusError{key.repo.Host, resp.StatusCode, retryAfter(resp)}
+	}
+	h, err := readToken(io.LimitReader(resp.Body, 1<<20))
+	if err != nil {
+		return "", fmt.Errorf("the token service of %s: %w", key.repo.Host, err)
+	}
+	a.known.Set(key, h)
+	return h.value, nil
+}
+
+func readToken(r io.Reader) (authHeader, error) {
+	var t struct {
+		Token       string  `json:"token"`
+		AccessToken string  `json:"access_token"`
+		ExpiresIn   float64 `json:"expires_in"`
+	}
+	if err := json.NewDecoder(r).Decode(&t); err != nil {
+		return authHeader{}, fmt.Errorf("no JSON answer: %w", err)
+	}
+	if t.Token == "" {
+		t.Token = t.AccessToken
+	}
+	if t.Token == "" || strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return authHeader{}, errors.New("no token in its answer")
+	}
+	life := tokenTTL
+	if t.ExpiresIn > 0 && t.ExpiresIn < 1e6 {
+		life = time.Duration(t.ExpiresIn * float64(time.Second))
+	}
+	// A token that ends while it travels helps nobody.
+	return authHeader{"Bearer " + t.Token, time.Now().Add(life * 9 / 10)}, nil
+}

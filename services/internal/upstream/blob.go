@@ -1,0 +1,135 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// Blob is an answer to a blob request. Exactly one of Body and Redirect is set;
+// the caller closes Body.
+type Blob struct {
+	// Status is 200, or 206 with ContentRange.
+	Status       int
+	ContentRange string
+	// Size is the length of Body in bytes; -1 when the registry did not say.
+	Size int64
+	// Body is the content, not verified. An upstream connection that breaks is
+	// taken up again where it ended. Empty for HEAD.
+	Body io.ReadCloser
+	// Redirect is where else the content is; whoever reads it needs no login
+	// there.
+	Redirect *url.URL
+}
+
+// Blob asks for a blob, or with rangeHeader ("bytes=…") for a part of it.
+func (c *Client) Blob(ctx context.Context, method string, repo Repository, d digest.Digest, a Access, rangeHeader string) (*Blob, error) {
+	resp, err := c.blob(ctx, method, repo, d, a, rangeHeader)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode >= 300 {
+		target, err := resp.Location()
+		drain(resp)
+		if err != nil {
+			return nil, unexpected(repo.Host, err)
+		}
+		return &Blob{Redirect: target}, nil
+	}
+	b := &Blob{Status: resp.StatusCode, ContentRange: resp.Header.Get("Content-Range"), Size: resp.ContentLength}
+	b.Body = resp.Body
+	if method == http.MethodGet && b.Size >= 0 {
+		b.Body = &resuming{
+			body: resp.Body, at: rangeStart(b.ContentRange), left: b.Size,
+			again: func(at, left int64) (io.ReadCloser, error) {
+				return c.rest(ctx, repo, d, a, at, left)
+			},
+		}
+	}
+	return b, nil
+}
+
+// blob goes along with redirects that stay at the registry, where a client
+// could not log in itself.
+func (c *Client) blob(ctx context.Context, method string, repo Repository, d digest.Digest, a Access, rangeHeader string) (*http.Response, error) {
+	var header http.Header
+	if rangeHeader != "" {
+		header = http.Header{"Range": {rangeHeader}}
+	}
+	resp, err := c.get(ctx, method, "blob", repo, "/blobs/"+d.String(), a, header)
+	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < 5; hop++ {
+		target, badURL := resp.Location()
+		if badURL != nil || target.Host != resp.Request.URL.Host || target.Scheme != resp.Request.URL.Scheme {
+			return resp, nil
+		}
+		drain(resp)
+		resp, err = c.authorized(ctx, method, target.String(), tokenKey{repo, a}, header)
+		if err != nil {
+			return nil, unreachable(repo.Host, err)
+		}
+		resp, err = c.checked(repo.Host, "blob", resp)
+	}
+	return resp, err
+}
+
+// rest asks for left bytes from at on.
+func (c *Client) rest(ctx context.Context, repo Repository, d digest.Digest, a Access, at, left int64) (io.ReadCloser, error) {
+	resp, err := c.blob(ctx, http.MethodGet, repo, d, a, fmt.Sprintf("bytes=%d-%d", at, at+left-1))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusPartialContent || rangeStart(resp.Header.Get("Content-Range")) != at {
+		drain(resp)
+		return nil, unexpected(repo.Host, errors.New("it does not go on where it was cut"))
+	}
+	return resp.Body, nil
+}
+
+// rangeStart reads "bytes 5-9/10" as 5; 0 where nothing is stated.
+func rangeStart(contentRange string) int64 {
+	first, _, _ := strings.Cut(strings.TrimPrefix(contentRange, "bytes "), "-")
+	n, _ := strconv.ParseInt(first, 10, 64)
+	return n
+}
+
+// resumptions is how often one blob is taken up again.
+const resumptions = 5
+
+// resuming reads a body of known length and, when its connection breaks, goes
+// on with another.
+type resuming struct {
+	body  io.ReadCloser
+	at    int64 // of the blob, where the next byte is
+	left  int64 // bytes still to come
+	tried int
+	again func(at, left int64) (io.ReadCloser, error)
+}
+
+func (r *resuming) Read(p []byte) (int, error) {
+	n, err := r.body.Read(p)
+	r.at += int64(n)
+	r.left -= int64(n)
+	if err == nil || (r.left <= 0 && errors.Is(err, io.EOF)) {
+		return n, err
+	}
+	if errors.Is(err, context.Canceled) || r.tried == resumptions {
+		return n, fmt.Errorf("reading a blob with %d bytes to come: %w", r.left, err)
+	}
+	r.tried++
+	body, again := r.again(r.at, r.left)
+	if again != nil {
+		return n, errors.Join(err, again)
+	}
+	_ = r.body.Close()
+	r.body = body
+	return n, nil
+}
+
+func (r *resuming) Close() error { return r.body.Close() }

@@ -1,0 +1,102 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/config"
+	"github.com/regclient/regclient/scheme/reg"
+	"github.com/regclient/regclient/types/errs"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Control gives regclient clients for the control path: look-ups, inspection,
+// referrers. A client belongs to one access to one registry. Safe for concurrent
+// use.
+type Control struct {
+	transport *http.Transport
+	plain     map[string]bool
+	clients   *otter.Cache[controlKey, *regclient.RegClient]
+}
+
+type controlKey struct {
+	host   string
+	access Access
+}
+
+// NewControl makes one with the settings of the thin client.
+func NewControl(o Options) *Control {
+	c := &Control{
+		transport: NewTransport(o.Egress),
+		plain:     map[string]bool{},
+		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
+			MaximumSize:      1_000,
+			ExpiryCalculator: otter.ExpiryAccessing[controlKey, *regclient.RegClient](10 * time.Minute),
+		}),
+	}
+	for _, h := range o.Plain {
+		c.plain[h] = true
+	}
+	return c
+}
+
+// For answers the client for one access to one registry.
+func (c *Control) For(a Access, host string) *regclient.RegClient {
+	key := controlKey{host, a}
+	if rc, ok := c.clients.GetIfPresent(key); ok {
+		return rc
+	}
+	rc := c.client(a, host)
+	c.clients.Set(key, rc)
+	return rc
+}
+
+func (c *Control) client(a Access, host string) *regclient.RegClient {
+	h := config.HostNewName(host)
+	h.User, h.Pass = a.Login.Username, a.Login.Password
+	h.ReqConcurrent = 64
+	if c.plain[host] {
+		h.TLS = config.TLSDisabled
+	}
+	return regclient.New(
+		regclient.WithConfigHost(*h),
+		regclient.WithUserAgent("slipway"),
+		regclient.WithSlog(slog.New(slog.NewTextHandler(io.Discard, nil))),
+		// A host that does not answer is tried once more, at once.
+		regclient.WithRetryDelay(100*time.Millisecond, time.Second),
+		regclient.WithRetryLimit(2),
+		regclient.WithRegOpts(reg.WithTransport(c.transport), reg.WithCache(0, 0)),
+	)
+}
+
+// ControlFault says what an error of regclient means for whoever asked for the
+// image; nil stays nil.
+func ControlFault(host string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, new(*fault.Error)), errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, errs.ErrNotFound):
+		return (&statusError{host: host, code: http.StatusNotFound}).fault()
+	case errors.Is(err, errs.ErrHTTPUnauthorized):
+		code := http.StatusUnauthorized
+		if strings.Contains(err.Error(), "[http 403]") {
+			code = http.StatusForbidden
+		}
+		return (&statusError{host: host, code: code}).fault()
+	case errors.Is(err, errs.ErrHTTPRateLimit):
+		return (&statusError{host: host, code: http.StatusTooManyRequests}).fault()
+	case errors.Is(err, errs.ErrHTTPStatus):
+		return fault.Unavailable.New("The registry "+host+" is out of order", err).After(5 * time.Second)
+	}
+	return unreachable(host, err)
+}

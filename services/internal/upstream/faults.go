@@ -1,0 +1,84 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// statusError is an answer of a registry that is no success.
+type statusError struct {
+	host  string
+	code  int
+	after time.Duration
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("%s answered %d", e.host, e.code) }
+
+// fault says what the status means for whoever asked for the image.
+func (e *statusError) fault() *fault.Error {
+	switch e.code {
+	case http.StatusNotFound:
+		return fault.NotFound.New("The registry "+e.host+" does not know the image", e)
+	case http.StatusUnauthorized:
+		return fault.Unauthenticated.New("The registry "+e.host+" wants credentials for the image, or does not know it", e)
+	case http.StatusForbidden:
+		return fault.Denied.New("The registry "+e.host+" does not allow access to the image", e)
+	case http.StatusTooManyRequests:
+		return fault.Exhausted.New("The registry "+e.host+" answers that there are too many requests; try again later", e).
+			After(max(e.after, time.Second))
+	case http.StatusRequestedRangeNotSatisfiable:
+		return errRange
+	}
+	if e.code >= 500 {
+		return fault.Unavailable.New(fmt.Sprintf("The registry %s is out of order (it answered %d)", e.host, e.code), e).
+			After(max(e.after, 5*time.Second))
+	}
+	return unexpected(e.host, e)
+}
+
+// errRange is a request for bytes that a blob does not have.
+var errRange = fault.Invalid.Newf("The blob does not have the range that was asked for")
+
+// IsRange says whether err means that a blob does not have the range asked for.
+func IsRange(err error) bool { return errors.Is(err, errRange) }
+
+// unreachable says why there was no answer.
+func unreachable(host string, err error) error {
+	var timeout net.Error
+	var st *statusError
+	switch {
+	case errors.As(err, &st):
+		return st.fault()
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, new(*fault.Error)):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return fault.Timeout.New("The registry "+host+" did not answer in time", err)
+	}
+	return fault.Unavailable.New("The registry "+host+" cannot be reached", err).After(5 * time.Second)
+}
+
+// isFinal says whether another try would end the same way.
+func isFinal(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, new(*fault.Error)) || errors.As(err, new(*statusError)) ||
+		errors.As(err, &dns) && dns.IsNotFound
+}
+
+func unexpected(host string, err error) *fault.Error {
+	return fault.Unavailable.New("The registry "+host+" answered something unexpected", err).After(5 * time.Second)
+}
+
+func wrongDigest(repo Repository, want digest.Digest) error {
+	return unexpected(repo.Host, fmt.Errorf("the content of %s does not have the digest %s", repo.Name, want))
+}

@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+)
+
+// Flight makes concurrent calls for the same key one call. The work goes on for
+// as long as anyone waits for it: its context ends when the last caller has
+// gone. The zero value is ready; safe for concurrent use.
+type Flight[K comparable, V any] struct {
+	mu    sync.Mutex
+	calls map[K]*call[V]
+}
+
+type call[V any] struct {
+	done    chan struct{}
+	waiting int
+	cancel  context.CancelFunc
+	value   V
+	err     error
+}
+
+// Do answers work's result, sharing it with everybody who asks meanwhile.
+func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
+	c := f.join(ctx, key, work)
+	select {
+	case <-c.done:
+		f.leave(key, c)
+		return c.value, c.err
+	case <-ctx.Done():
+		f.leave(key, c)
+		var zero V
+		return zero, ctx.Err()
+	}
+}
+
+func (f *Flight[K, V]) join(ctx context.Context, key K, work func(context.Context) (V, error)) *call[V] {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.calls[key]; ok {
+		c.waiting++
+		return c
+	}
+	if f.calls == nil {
+		f.calls = map[K]*call[V]{}
+	}
+	// What the request carries goes along; its end does not.
+	shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel}
+	f.calls[key] = c
+	go func() {
+		c.value, c.err = work(shared)
+		f.mu.Lock()
+		if f.calls[key] == c {
+			delete(f.calls, key)
+		}
+		f.mu.Unlock()
+		close(c.done)
+	}()
+	return c
+}
+
+// leave stops the work when nobody waits for it any more.
+func (f *Flight[K, V]) leave(key K, c *call[V]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c.waiting--; c.waiting == 0 {
+		c.cancel()
+		if f.calls[key] == c {
+			delete(f.calls, key)
+		}
+	}
+}

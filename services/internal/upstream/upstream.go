@@ -1,0 +1,390 @@
+// Package upstream reads other people's registries: with the login that a
+// caller has (Access), only at addresses that may be reached (Egress), streaming and
+// coalescing on the pull path (Client), with regclient on the control path
+// (Control). It keeps no content and knows nothing of tokens or plans. The truth
+// is the OCI distribution specification v1.1.
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"slipway.dev/services/internal/oci"
+)
+
+// Repository is a repository at a registry.
+type Repository struct {
+	// Host is the registry's host as image names have it, e.g. "docker.io".
+	Host string
+	// Name is the path, e.g. "library/ubuntu".
+	Name string
+}
+
+// Login is a user name and password; the zero value is none.
+type Login struct{ Username, Password string }
+
+// LogValue keeps the password out of logs.
+func (l Login) LogValue() slog.Value { return slog.StringValue("[redacted]") }
+
+// Access is how a registry is asked: with which login, and in whose name. What
+// one Access fetched is never shown to another. The zero value is anonymous.
+type Access struct {
+	// Scope tells callers apart; "" is anonymous.
+	Scope string
+	Login Login
+}
+
+// Options are the settings of a Client.
+type Options struct {
+	Egress *Egress
+	// Plain are registries (host:port) that are spoken to in http.
+	Plain []string
+	// Metrics gets the client's counters.
+	Metrics prometheus.Registerer
+}
+
+// Client is the thin client of the pull path. Safe for concurrent use.
+type Client struct {
+	http    *http.Client
+	plain   map[string]bool
+	auth    *authorizer
+	answers *prometheus.CounterVec
+	tracer  trace.Tracer
+}
+
+// NewTransport is the transport of every connection to somebody else's server.
+func NewTransport(e *Egress) *http.Transport {
+	return &http.Transport{
+		DialContext:           e.DialContext,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 30 * time.Second,
+		IdleConnTimeout:       stall,
+		MaxIdleConns:          512,
+		MaxIdleConnsPerHost:   128,
+		DisableCompression:    true, // digests are of the bytes as they are stored
+		WriteBufferSize:       4 << 10,
+		ReadBufferSize:        32 << 10,
+	}
+}
+
+// New makes a client.
+func New(o Options) *Client {
+	c := &Client{
+		http: &http.Client{
+			Transport:     NewTransport(o.Egress),
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		plain:  map[string]bool{},
+		tracer: otel.Tracer("slipway.dev/upstream"),
+		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_upstream_answers_total",
+			Help: "Answers of other registries, by kind of request and status code; error means no answer.",
+		}, []string{"kind", "code"}),
+	}
+	for _, h := range o.Plain {
+		c.plain[h] = true
+	}
+	o.Metrics.MustRegister(c.answers)
+	c.auth = newAuthorizer(c)
+	return c
+}
+
+// Host is where a registry that is called host is reached: Docker Hub has
+// another address than its name.
+func Host(host string) string {
+	if host == "docker.io" {
+		return "registry-1.docker.io"
+	}
+	return host
+}
+
+// BaseURL is a registry's address with its scheme.
+func (c *Client) BaseURL(host string) string {
+	if c.plain[host] {
+		return "http://" + Host(host)
+	}
+	return "https://" + Host(host)
+}
+
+// manifestTypes is what we can read.
+var manifestTypes = strings.Join([]string{
+	oci.TypeIndex, oci.TypeManifest, oci.TypeDockerIndex, oci.TypeDockerManifest,
+	oci.TypeDockerSigned1 + ";q=0.1",
+}, ", ")
+
+// Resolve asks what a tag points at now, with a HEAD request. fault.NotFound
+// when there is no such image.
+func (c *Client) Resolve(ctx context.Context, repo Repository, tag string, a Access) (digest.Digest, error) {
+	resp, err := c.get(ctx, http.MethodHead, "manifest", repo, "/manifests/"+tag, a, accept(manifestTypes))
+	if err != nil {
+		return "", err
+	}
+	drain(resp)
+	if d := digest.Digest(resp.Header.Get("Docker-Content-Digest")); d.Validate() == nil {
+		return d, nil
+	}
+	doc, err := c.Manifest(ctx, repo, tag, a)
+	return doc.Digest, err
+}
+
+// Manifest fetches a manifest or index by tag or digest, and verifies it.
+func (c *Client) Manifest(ctx context.Context, repo Repository, ref string, a Access) (oci.Document, error) {
+	resp, err := c.get(ctx, http.MethodGet, "manifest", repo, "/manifests/"+ref, a, accept(manifestTypes))
+	if err != nil {
+		return oci.Document{}, err
+	}
+	defer drain(resp)
+	raw, err := c.read(repo, resp)
+	if err != nil {
+		return oci.Document{}, err
+	}
+	want := digest.Digest(ref)
+	if want.Validate() != nil {
+		want = digest.Digest(resp.Header.Get("Docker-Content-Digest"))
+	}
+	if want.Validate() == nil && want.Algorithm().FromBytes(raw) != want {
+		return oci.Document{}, wrongDigest(repo, want)
+	}
+	mediaType, err := oci.Classify(resp.Header.Get("Content-Type"), raw)
+	if err != nil {
+		return oci.Document{}, err
+	}
+	doc := oci.NewDocument(mediaType, raw)
+	if want.Validate() == nil {
+		doc.Digest = want
+	}
+	return doc, nil
+}
+
+// Config fetches an image config, and verifies it.
+func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, a Access) ([]byte, error) {
+	resp, err := c.get(ctx, http.MethodGet, "config", repo, "/blobs/"+d.Digest.String(), a, nil)
+	if err != nil {
+		return nil, err
+	}
+	for range 5 {
+		if resp.StatusCode < 300 || resp.StatusCode > 399 {
+			break
+		}
+		target, err := resp.Location()
+		drain(resp)
+		if err != nil {
+			return nil, unexpected(repo.Host, err)
+		}
+		if resp, err = c.follow(ctx, repo, target); err != nil {
+			return nil, err
+		}
+	}
+	defer drain(resp)
+	raw, err := c.read(repo, resp)
+	if err != nil {
+		return nil, err
+	}
+	if d.Digest.Algorithm().FromBytes(raw) != d.Digest {
+		return nil, wrongDigest(repo, d.Digest)
+	}
+	return raw, nil
+}
+
+// follow reads what a registry redirected to; no login goes along.
+func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL) (*http.Response, error) {
+	if target.Scheme != "https" && !c.plain[repo.Host] {
+		return nil, unexpected(repo.Host, errors.New("it redirects to plain http"))
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil {
+		return nil, unexpected(repo.Host, err)
+	}
+	resp, err := c.send(req)
+	if err != nil {
+		return nil, unreachable(repo.Host, err)
+	}
+	return c.checked(repo.Host, "redirect", resp)
+}
+
+func (c *Client) read(repo Repository, resp *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, oci.MaxDocument+1))
+	if err != nil {
+		return nil, unreachable(repo.Host, err)
+	}
+	if len(raw) > oci.MaxDocument {
+		return nil, unexpected(repo.Host, errors.New("its answer is larger than 8 MiB"))
+	}
+	return raw, nil
+}
+
+func accept(types string) http.Header { return http.Header{"Accept": {types}} }
+
+// attempts is how often a request is made in all, where it may help.
+const attempts = 3
+
+// get asks a registry, meets its challenge, and tries again where that may
+// help. The answer is a success, a redirect or a 304; the caller closes it.
+// Anything else is a fault.
+func (c *Client) get(ctx context.Context, method, kind string, repo Repository, path string, a Access, header http.Header) (*http.Response, error) {
+	ctx, span := c.tracer.Start(ctx, "upstream "+method+" "+kind, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("server.address", repo.Host), attribute.String("url.path", "/v2/"+repo.Name+path))
+	}
+	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
+	for try := 1; ; try++ {
+		resp, err := c.authorized(ctx, method, u, tokenKey{repo, a}, header)
+		if try < attempts && worthRepeating(ctx, resp, err) {
+			wait := backoff(try)
+			if err == nil {
+				wait = max(wait, retryAfter(resp))
+				drain(resp)
+			}
+			if sleep(ctx, wait) {
+				continue
+			}
+			err = ctx.Err()
+		}
+		if err != nil {
+			c.answers.WithLabelValues(kind, "error").Inc()
+			return nil, unreachable(repo.Host, err)
+		}
+		return c.checked(repo.Host, kind, resp)
+	}
+}
+
+// authorized sends one request, and once more if the registry wants to know who
+// asks.
+func (c *Client) authorized(ctx context.Context, method, u string, key tokenKey, header http.Header) (*http.Response, error) {
+	auth := c.auth.header(key)
+	for second := false; ; second = true {
+		req, err := http.NewRequestWithContext(ctx, method, u, nil)
+		if err != nil {
+			return nil, err
+		}
+		for k, v := range header {
+			req.Header[k] = v
+		}
+		if auth != "" {
+			req.Header.Set("Authorization", auth)
+		}
+		resp, err := c.send(req)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized || second {
+			return resp, err
+		}
+		answer, err := c.auth.answer(ctx, key, resp)
+		if answer == "" && err == nil {
+			return resp, nil
+		}
+		drain(resp)
+		if err != nil {
+			return nil, err
+		}
+		auth = answer
+	}
+}
+
+func (c *Client) send(req *http.Request) (*http.Response, error) {
+	req.Header.Set("User-Agent", "slipway")
+	return c.http.Do(req)
+}
+
+// checked turns anything but a success, a redirect or a 304 into a fault.
+func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response, error) {
+	c.answers.WithLabelValues(kind, strconv.Itoa(resp.StatusCode)).Inc()
+	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
+		return resp, nil
+	}
+	drain(resp)
+	return nil, (&statusError{host, resp.StatusCode, retryAfter(resp)}).fault()
+}
+
+func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		return !isFinal(err)
+	}
+	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
+	return busy && resp.StatusCode != http.StatusNotImplemented && retryAfter(resp) <= 5*time.Second
+}
+
+func backoff(try int) time.Duration {
+	d := 100 * time.Millisecond << (2 * (try - 1))
+	return d/2 + rand.N(d)
+}
+
+// sleep waits; false when the context would end first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// retryAfter reads the header, in seconds or as a date; 0 when it is not there.
+func retryAfter(resp *http.Response) time.Duration {
+	v := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(n, 0), 86400)) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(time.Until(t), 0)
+	}
+	return 0
+}
+
+// drain reads what little may be left, so that the connection can be used again.
+func drain(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
+}
+
+// Source reads documents of one repository, for oci.Augment.
+func (c *Client) Source(repo Repository, a Access) oci.Source { return source{c, repo, a} }
+
+type source struct {
+	client *Client
+	repo   Repository
+	access Access
+}
+
+func (s source) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
+	return s.client.Manifest(ctx, s.repo, d.String(), s.access)
+}
+
+func (s source) Config(ctx context.Context, d oci.Descriptor) ([]byte, error) {
+	return s.client.Config(ctx, s.repo, d, s.access)
+}
+
+// Ping asks whether a registry accepts a login, anew each time: nil if it does,
+// fault.Unauthenticated or fault.Denied if not.
+func (c *Client) Ping(ctx context.Context, host string, l Login) error {
+	repo, a := Repository{Host: host}, Access{Scope: "ping", Login: l}
+	c.auth.known.Invalidate(tokenKey{repo, a})
+	resp, err := c.get(ctx, http.MethodGet, "ping", repo, "", a, nil)
+	if err != nil {
+		return err
+	}
+	drain(resp)
+	c.auth.known.Invalidate(tokenKey{repo, a})
+	return nil
+}

@@ -1,0 +1,159 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+func invalidDigest(s string) error {
+	if len(s) > 80 {
+		s = s[:80] + "…"
+	}
+	return coded(fault.Invalid.Newf("%q is no digest", s), "DIGEST_INVALID")
+}
+
+// blob answers a blob that the requested image refers to.
+func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path) error {
+	g, err := s.grant(r, p)
+	if err != nil {
+		return err
+	}
+	d, err := digest.Parse(p.ref)
+	if err != nil {
+		return invalidDigest(p.ref)
+	}
+	src, err := s.images.reader(r.Context(), g)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	img, _, err := s.find(ctx, g, src, func(img *image) bool { _, ok := img.blob(d); return ok })
+	if err != nil {
+		return err
+	}
+	if img == nil {
+		return coded(fault.NotFound.Newf("The image does not refer to the blob %s", d), "BLOB_UNKNOWN")
+	}
+	h := w.Header()
+	h.Set("Docker-Content-Digest", d.String())
+	h.Set("Etag", etag(d))
+	h.Set("Content-Type", "application/octet-stream")
+	if matches(r, d) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	if config, ok := img.made[d]; ok {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
+		return nil
+	}
+	if l, ok := g.layers[d]; ok {
+		return s.addedLayer(w, r, d, l)
+	}
+	size, _ := img.blob(d)
+	return s.upstreamBlob(w, r, src, oci.Descriptor{Digest: d, Size: size})
+}
+
+// addedLayer sends a client to the layer's address, or serves it from disk.
+func (s *Registry) addedLayer(w http.ResponseWriter, r *http.Request, d digest.Digest, l addedLayer) error {
+	if l.url != "" {
+		redirect(w, l.url)
+		return nil
+	}
+	f, err := s.layers.open(r.Context(), d)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	http.ServeContent(w, r, "", time.Time{}, f)
+	return nil
+}
+
+func redirect(w http.ResponseWriter, location string) {
+	w.Header().Set("Location", location)
+	w.Header().Set("Content-Length", "0")
+	w.WriteHeader(http.StatusTemporaryRedirect)
+}
+
+// byteRange is the form of Range that is passed on; anything else means the whole.
+var byteRange = regexp.MustCompile(`^bytes=(\d+-\d*|-\d+)$`)
+
+func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d oci.Descriptor) error {
+	rng := r.Header.Get("Range")
+	if !byteRange.MatchString(rng) {
+		rng = ""
+	}
+	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, rng)
+	if upstream.IsRange(err) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", d.Size))
+		w.Header().Del("Docker-Content-Digest")
+		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	if b.Redirect != nil {
+		if r.Method == http.MethodGet {
+			redirect(w, b.Redirect.String())
+			return nil
+		}
+		// What is signed for GET often refuses HEAD; the manifest knows the size.
+		b.Status, b.Size, b.Body = http.StatusOK, d.Size, http.NoBody
+	}
+	defer b.Body.Close()
+	h.Set("Accept-Ranges", "bytes")
+	if b.ContentRange != "" {
+		h.Set("Content-Range", b.ContentRange)
+	}
+	if b.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
+	}
+	w.WriteHeader(b.Status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	return stream(w, b.Body)
+}
+
+// slowest is how long a client may take to accept the next piece of a blob.
+const slowest = 2 * time.Minute
+
+// pieces are reused between streams: memory is pieces in flight, not blobs.
+var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// stream copies piece by piece; a client that stops reading is given up.
+func stream(w http.ResponseWriter, body io.Reader) error {
+	rc := http.NewResponseController(w)
+	buf := pieces.Get().(*[64 << 10]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer pieces.Put(buf)
+	for {
+		n, err := body.Read(buf[:])
+		if n > 0 {
+			_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
+			if _, err := w.Write(buf[:n]); err != nil {
+				return fmt.Errorf("writing a blob: %w", err)
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

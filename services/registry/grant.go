@@ -1,0 +1,216 @@
+package registry
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/nats-io/nats.go"
+	"github.com/opencontainers/go-digest"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// grant is what a token allows: its plan, in the form in which it is served.
+type grant struct {
+	token string
+	// name and ref are the image in the name that was answered.
+	name, ref string
+	repo      upstream.Repository
+	// source is the tag or digest at the upstream registry.
+	source   string
+	platform oci.Platform
+	add      oci.Addition
+	// layers tells where added layers come from, by digest.
+	layers  map[digest.Digest]addedLayer
+	who     caller.ID
+	expires time.Time
+	// change names platform and addition: the same text, the same augmentation.
+	change string
+
+	mu sync.Mutex
+	// roots are the upstream digests that source has resolved to, newest first.
+	roots []digest.Digest
+}
+
+// addedLayer is a layer that a request put on top.
+type addedLayer struct {
+	size int64
+	// url is where clients get it; "" when it is served from here.
+	url string
+}
+
+// seen lists the digests that the source has resolved to, newest first.
+func (g *grant) seen() []digest.Digest {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.roots)
+}
+
+// sees says whether d is among them.
+func (g *grant) sees(d digest.Digest) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Contains(g.roots, d)
+}
+
+// saw adds digests in front.
+func (g *grant) saw(roots ...digest.Digest) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, d := range slices.Backward(roots) {
+		if !slices.Contains(g.roots, d) {
+			g.roots = append([]digest.Digest{d}, g.roots...)
+		}
+	}
+}
+
+const (
+	// remembered is how long a plan is believed without asking: a revocation whose
+	// message was missed takes effect after this time at the latest.
+	remembered = time.Minute
+	// ignored is how long an unknown token is not asked about again.
+	ignored = 5 * time.Second
+	// subjectRevoked carries the tokens that the container room revokes.
+	subjectRevoked = "container.revoked"
+)
+
+// grants answers what tokens allow, and forgets them when they are revoked.
+type grants struct {
+	containers containerv1.ContainerServiceClient
+	now        func() time.Time
+	known      *otter.Cache[string, *grant]
+	// refused holds unknown and revoked tokens, each for its own time.
+	refused *otter.Cache[string, time.Duration]
+	flight  upstream.Flight[string, *grant]
+	sub     *nats.Subscription
+}
+
+func newGrants(d Deps) (*grants, error) {
+	g := &grants{
+		containers: d.Containers,
+		now:        d.Now,
+		known: otter.Must(&otter.Options[string, *grant]{
+			MaximumSize:      50_000,
+			ExpiryCalculator: otter.ExpiryWriting[string, *grant](remembered),
+		}),
+		refused: otter.Must(&otter.Options[string, time.Duration]{
+			MaximumSize:      100_000,
+			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, time.Duration]) time.Duration { return e.Value }),
+		}),
+	}
+	var err error
+	g.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { g.revoke(string(m.Data)) })
+	if err != nil {
+		return nil, fmt.Errorf("listening for revocations: %w", err)
+	}
+	return g, nil
+}
+
+func (g *grants) close() error { return g.sub.Unsubscribe() }
+
+// revoke forgets a token for longer than an answer that is on its way takes.
+func (g *grants) revoke(token string) {
+	g.refused.Set(token, 2*remembered)
+	g.known.Invalidate(token)
+}
+
+// get answers the grant of a token; NAME_UNKNOWN when there is none.
+func (g *grants) get(ctx context.Context, token string) (*grant, error) {
+	if known, ok := g.known.GetIfPresent(token); ok {
+		if !g.now().Before(known.expires) {
+			return nil, unknownName(nil)
+		}
+		return known, nil
+	}
+	if _, ok := g.refused.GetIfPresent(token); ok {
+		return nil, unknownName(nil)
+	}
+	return g.flight.Do(ctx, token, func(ctx context.Context) (*grant, error) { return g.ask(ctx, token, false) })
+}
+
+// renew asks for the durable record, when a client wants what memory does not
+// know. Another replica may have served the first part of its pull.
+func (g *grants) renew(ctx context.Context, old *grant) error {
+	fresh, err := g.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*grant, error) { return g.ask(ctx, old.token, true) })
+	if err != nil {
+		return err
+	}
+	old.saw(fresh.seen()...)
+	return nil
+}
+
+func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	resp, err := g.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
+	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
+		g.refused.Set(token, ignored)
+		g.known.Invalidate(token)
+		return nil, unknownName(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking for the plan of a token: %w", err)
+	}
+	out, err := newGrant(resp.GetPlan())
+	if err != nil {
+		return nil, err
+	}
+	if _, revoked := g.refused.GetIfPresent(token); revoked {
+		return nil, unknownName(nil)
+	}
+	if !fresh {
+		g.known.Set(token, out)
+	}
+	return out, nil
+}
+
+func newGrant(p *containerv1.Plan) (*grant, error) {
+	platform, err := oci.ParsePlatform(p.GetPlatform())
+	if err != nil {
+		return nil, fmt.Errorf("reading the plan of a token: %w", err)
+	}
+	g := &grant{
+		token: p.GetToken(), name: p.GetName(), ref: p.GetReference(),
+		repo:     upstream.Repository{Host: p.GetSource().GetRegistry(), Name: p.GetSource().GetRepository()},
+		source:   p.GetSource().GetReference(),
+		platform: platform,
+		who:      caller.Of(p.GetIdentity()),
+		expires:  p.GetExpiration().AsTime(),
+		layers:   map[digest.Digest]addedLayer{},
+	}
+	c := p.GetConfig()
+	g.add = oci.Addition{Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir()}
+	for _, l := range c.GetLayers() {
+		d := digest.Digest(l.GetGzipDigest())
+		added := addedLayer{size: l.GetGzipSize()}
+		if !strings.HasPrefix(l.GetLocation(), "data:") {
+			added.url = l.GetLocation()
+		}
+		g.layers[d] = added
+		g.add.Layers = append(g.add.Layers, oci.Layer{
+			GzipDigest: d, TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
+			Architecture: oci.ArchitectureOf(l.GetLocation()),
+		})
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	g.change = fmt.Sprintf("%s %x", platform, sha256.Sum256(raw))
+	for _, d := range p.GetDigests() {
+		g.roots = append(g.roots, digest.Digest(d))
+	}
+	return g, nil
+}

@@ -1,0 +1,326 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// image is what one upstream root leads to under one grant's change: every
+// document and blob that a client may ask for by digest. Documents that we made
+// and documents that pass as they are look the same from outside.
+type image struct {
+	// root is what stands for the upstream root.
+	root oci.Document
+	// made are documents and configs that exist only here, by digest.
+	made map[digest.Digest]oci.Document
+	// entries are the descriptors of an index, as it is served.
+	entries []oci.Descriptor
+	// augmented says whether anything was changed.
+	augmented bool
+
+	mu sync.Mutex
+	// blobs are sizes by digest, of the manifests that were read so far.
+	blobs map[digest.Digest]int64
+	// others are manifests that the image leads to beside its entries.
+	others map[digest.Digest]bool
+	// walked says that blobs and others are complete.
+	walked bool
+}
+
+// images fetches and augments, and remembers what it can: in memory, by access,
+// so that nobody is shown what another could read.
+type images struct {
+	client   *upstream.Client
+	control  *upstream.Control
+	keychain *caller.Keychain
+
+	docs     *otter.Cache[docKey, oci.Document]
+	made     *otter.Cache[imageKey, *image]
+	docFetch upstream.Flight[docKey, oci.Document]
+	making   upstream.Flight[imageKey, *image]
+	tagFetch upstream.Flight[tagKey, digest.Digest]
+	walking  upstream.Flight[imageKey, struct{}]
+}
+
+type docKey struct {
+	access upstream.Access
+	repo   upstream.Repository
+	digest digest.Digest
+}
+
+type imageKey struct {
+	docKey // of the upstream root
+	change string
+}
+
+type tagKey struct {
+	access upstream.Access
+	repo   upstream.Repository
+	tag    string
+}
+
+func newImages(d Deps) *images {
+	half := uint64(d.ImageCache / 2)
+	return &images{
+		client: d.Upstream, control: d.Control, keychain: d.Keychain,
+		docs: otter.Must(&otter.Options[docKey, oci.Document]{
+			MaximumWeight: half,
+			Weigher:       func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
+		}),
+		made: otter.Must(&otter.Options[imageKey, *image]{
+			MaximumWeight: half,
+			Weigher:       func(_ imageKey, img *image) uint32 { return img.weight() },
+		}),
+	}
+}
+
+func (img *image) weight() uint32 {
+	n := 2048 + len(img.root.Bytes) + 200*(len(img.entries)+len(img.blobs))
+	for _, d := range img.made {
+		n += len(d.Bytes)
+	}
+	return uint32(n)
+}
+
+// reader fetches for one grant: a Source for oci.Augment.
+type reader struct {
+	images *images
+	access upstream.Access
+	repo   upstream.Repository
+}
+
+func (s *images) reader(ctx context.Context, g *grant) (reader, error) {
+	a, err := s.keychain.Access(ctx, g.who, g.repo.Host, g.repo.Name)
+	return reader{s, a, g.repo}, err
+}
+
+// Manifest answers a manifest or index by digest.
+func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
+	key := docKey{r.access, r.repo, d}
+	if doc, ok := r.images.docs.GetIfPresent(key); ok {
+		return doc, nil
+	}
+	return r.images.docFetch.Do(ctx, key, func(ctx context.Context) (oci.Document, error) {
+		doc, err := r.images.client.Manifest(ctx, r.repo, d.String(), r.access)
+		if err == nil {
+			r.images.docs.Set(key, doc)
+		}
+		return doc, err
+	})
+}
+
+// Config answers an image config.
+func (r reader) Config(ctx context.Context, d oci.Descriptor) ([]byte, error) {
+	doc, err := r.images.docFetch.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) (oci.Document, error) {
+		raw, err := r.images.client.Config(ctx, r.repo, d, r.access)
+		return oci.Document{MediaType: d.MediaType, Digest: d.Digest, Bytes: raw}, err
+	})
+	return doc.Bytes, err
+}
+
+// resolve asks what the grant's source points at now. A digest points at itself.
+func (r reader) resolve(ctx context.Context, g *grant) (digest.Digest, error) {
+	if d := digest.Digest(g.source); d.Validate() == nil {
+		return d, nil
+	}
+	key := tagKey{r.access, r.repo, g.source}
+	return r.images.tagFetch.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+		for _, d := range g.seen() {
+			if _, ok := r.images.docs.GetIfPresent(docKey{r.access, r.repo, d}); ok {
+				return r.images.client.Resolve(ctx, r.repo, g.source, r.access)
+			}
+		}
+		// Nothing is here yet: one request brings tag and manifest.
+		doc, err := r.images.client.Manifest(ctx, r.repo, g.source, r.access)
+		if err == nil {
+			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc)
+		}
+		return doc.Digest, err
+	})
+}
+
+func (r reader) key(g *grant, root digest.Digest) imageKey {
+	return imageKey{docKey{r.access, r.repo, root}, g.change}
+}
+
+// image answers what an upstream root is served as.
+func (r reader) image(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
+	key := r.key(g, root)
+	if img, ok := r.images.made.GetIfPresent(key); ok {
+		return img, nil
+	}
+	return r.images.making.Do(ctx, key, func(ctx context.Context) (*image, error) {
+		img, err := r.build(ctx, g, root)
+		if err == nil {
+			r.images.made.Set(key, img)
+		}
+		return img, err
+	})
+}
+
+func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
+	doc, err := r.Manifest(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, blobs: map[digest.Digest]int64{}, others: map[digest.Digest]bool{}}
+	if !g.add.IsZero() {
+		out, err := oci.Augment(ctx, r, doc, g.add, g.platform)
+		if err != nil {
+			return nil, err
+		}
+		img.root, img.augmented = out.Root, true
+		img.made[out.Root.Digest] = out.Root
+		for _, i := range out.Images {
+			img.made[i.Manifest.Digest], img.made[i.Config.Digest] = i.Manifest, i.Config
+			if err := img.addBlobs(i.Manifest); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if oci.IsIndex(img.root.MediaType) {
+		x, err := oci.ParseIndex(img.root)
+		img.entries = x.Manifests
+		return img, err
+	}
+	if !img.augmented {
+		return img, img.addBlobs(img.root)
+	}
+	return img, nil
+}
+
+// addBlobs notes what a manifest refers to.
+func (img *image) addBlobs(doc oci.Document) error {
+	m, err := oci.ParseManifest(doc)
+	if err != nil {
+		return err
+	}
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	for _, d := range append(m.Layers, m.Config) {
+		img.blobs[d.Digest] = d.Size
+	}
+	return nil
+}
+
+// leadsTo says whether a manifest is the root, one of its entries, or was found
+// behind it.
+func (img *image) leadsTo(d digest.Digest) bool {
+	if d == img.root.Digest || slices.ContainsFunc(img.entries, func(e oci.Descriptor) bool { return e.Digest == d }) {
+		return true
+	}
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	return img.others[d]
+}
+
+// blob answers the size of a blob that is known to belong to the image.
+func (img *image) blob(d digest.Digest) (int64, bool) {
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	size, ok := img.blobs[d]
+	return size, ok
+}
+
+// document answers a manifest that the image leads to.
+func (r reader) document(ctx context.Context, img *image, d digest.Digest) (oci.Document, error) {
+	if d == img.root.Digest {
+		return img.root, nil
+	}
+	if doc, ok := img.made[d]; ok {
+		return doc, nil
+	}
+	doc, err := r.Manifest(ctx, d)
+	if err == nil && oci.IsManifest(doc.MediaType) {
+		err = img.addBlobs(doc)
+	}
+	return doc, err
+}
+
+// maxWalk is how many manifests behind one image are read in search of a digest.
+const maxWalk = 256
+
+// walk reads every manifest behind the image that was not read yet, and those
+// that refer to it: a client may go on here with what another replica showed it.
+func (r reader) walk(ctx context.Context, g *grant, root digest.Digest, img *image) error {
+	img.mu.Lock()
+	walked := img.walked
+	img.mu.Unlock()
+	if walked {
+		return nil
+	}
+	_, err := r.images.walking.Do(ctx, r.key(g, root), func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, r.walkNow(ctx, img)
+	})
+	return err
+}
+
+func (r reader) walkNow(ctx context.Context, img *image) error {
+	queue := make([]digest.Digest, 0, len(img.entries)+1)
+	for _, e := range img.entries {
+		queue = append(queue, e.Digest)
+	}
+	if !img.augmented {
+		queue = append(queue, img.root.Digest)
+	}
+	for n := 0; len(queue) > 0 && n < maxWalk; n++ {
+		d := queue[0]
+		queue = queue[1:]
+		if _, ours := img.made[d]; ours {
+			continue
+		}
+		more, err := r.visit(ctx, img, d)
+		if err != nil {
+			return err
+		}
+		queue = append(queue, more...)
+	}
+	img.mu.Lock()
+	img.walked = true
+	img.mu.Unlock()
+	return nil
+}
+
+// visit reads one manifest, and answers the ones to read next.
+func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]digest.Digest, error) {
+	doc, err := r.document(ctx, img, d)
+	if err != nil {
+		if errors.Is(err, fault.NotFound) {
+			return nil, nil // an entry that upstream lost takes nothing from the others
+		}
+		return nil, err
+	}
+	var next []digest.Digest
+	if oci.IsIndex(doc.MediaType) {
+		x, err := oci.ParseIndex(doc)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range x.Manifests {
+			next = append(next, e.Digest)
+		}
+	}
+	refs, err := r.referrers(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range refs {
+		next = append(next, e.Digest)
+	}
+	img.mu.Lock()
+	for _, n := range next {
+		img.others[n] = true
+	}
+	img.mu.Unlock()
+	return next, nil
+}

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/upstream"
+)
+
+// layerCache keeps the content of `data:` layers on local disk, by digest, within
+// a size. A file is there in full or not at all.
+type layerCache struct {
+	containers containerv1.ContainerServiceClient
+	dir        string
+	limit      int64
+	flight     upstream.Flight[digest.Digest, struct{}]
+}
+
+func newLayerCache(c containerv1.ContainerServiceClient, dir string, limit int64) (*layerCache, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the layer cache: %w", err)
+	}
+	return &layerCache{containers: c, dir: dir, limit: limit}, nil
+}
+
+func (c *layerCache) path(d digest.Digest) string { return filepath.Join(c.dir, d.Encoded()) }
+
+// open answers the layer's file, fetching it first if need be. The caller closes
+// it.
+func (c *layerCache) open(ctx context.Context, d digest.Digest) (*os.File, error) {
+	f, err := os.Open(c.path(d))
+	if err == nil {
+		now := time.Now()
+		_ = os.Chtimes(c.path(d), now, now) // only the order of removal hangs on it
+		return f, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	_, err = c.flight.Do(ctx, d, func(ctx context.Context) (struct{}, error) { return struct{}{}, c.fetch(ctx, d) })
+	if err != nil {
+		return nil, fmt.Errorf("fetching layer %s: %w", d, err)
+	}
+	return os.Open(c.path(d))
+}
+
+func (c *layerCache) fetch(ctx context.Context, d digest.Digest) (err error) {
+	stream, err := c.containers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: d.String()})
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(c.dir, "incoming-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
+		}
+	}()
+	verify := d.Verifier()
+	for {
+		part, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := io.MultiWriter(tmp, verify).Write(part.GetChunk()); err != nil {
+			return err
+		}
+	}
+	if !verify.Verified() {
+		return errors.New("the content does not have the digest")
+	}
+	if err := os.Rename(tmp.Name(), c.path(d)); err != nil {
+		return err
+	}
+	c.trim(d)
+	return tmp.Close()
+}
+
+// trim removes what was not asked for the longest, until the rest fits. The file
+// that was just written stays.
+func (c *layerCache) trim(keep digest.Digest) {
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	var files []fs.FileInfo
+	var total int64
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil {
+			files = append(files, info)
+			total += info.Size()
+		}
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return cmp.Compare(a.ModTime().UnixNano(), b.ModTime().UnixNano()) })
+	for _, f := range files {
+		if total <= c.limit {
+			return
+		}
+		if f.Name() == keep.Encoded() {
+			continue
+		}
+		if os.Remove(filepath.Join(c.dir, f.Name())) == nil {
+			total -= f.Size()
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// manifest answers the requested reference, or a digest that it leads to.
+func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path) error {
+	g, err := s.grant(r, p)
+	if err != nil {
+		return err
+	}
+	doc, err := s.document(r.Context(), g, p.ref)
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) {
+		quota, err := s.charge(r, g.who)
+		if err != nil {
+			return err
+		}
+		setQuota(w.Header(), quota.Meta())
+	}
+	h := w.Header()
+	h.Set("Docker-Content-Digest", doc.Digest.String())
+	h.Set("Etag", etag(doc.Digest))
+	if matches(r, doc.Digest) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	h.Set("Content-Type", doc.MediaType)
+	h.Set("Content-Length", strconv.Itoa(len(doc.Bytes)))
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(doc.Bytes) // the client may be gone; nobody is left to tell
+	}
+	return nil
+}
+
+func etag(d digest.Digest) string { return `"` + d.String() + `"` }
+
+// matches says whether the client has d already (If-None-Match).
+func matches(r *http.Request, d digest.Digest) bool {
+	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
+		if tag == etag(d) || tag == "*" {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Document, error) {
+	src, err := s.images.reader(ctx, g)
+	if err != nil {
+		return oci.Document{}, err
+	}
+	if ref == g.ref {
+		return s.current(ctx, g, src)
+	}
+	d, err := digest.Parse(ref)
+	if err != nil {
+		if strings.Contains(ref, ":") || !oci.IsTag(ref) {
+			return oci.Document{}, invalidDigest(ref)
+		}
+		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", g.ref))
+	}
+	img, _, err := s.find(ctx, g, src, func(img *image) bool { return img.leadsTo(d) })
+	if err != nil {
+		return oci.Document{}, err
+	}
+	if img == nil {
+		return oci.Document{}, unknownManifest("The image does not lead to the manifest " + d.String())
+	}
+	return src.document(ctx, img, d)
+}
+
+// current resolves the reference anew and records what it is, before the answer:
+// so every replica can serve the rest of the pull, wherever the tag goes.
+func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Document, error) {
+	root, err := src.resolve(ctx, g)
+	if err != nil {
+		return oci.Document{}, err
+	}
+	if !g.sees(root) {
+		_, err := s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: g.token, Digest: root.String()})
+		if err != nil {
+			return oci.Document{}, fmt.Errorf("recording what a tag resolved to: %w", err)
+		}
+		g.saw(root)
+	}
+	img, err := src.image(ctx, g, root)
+	if err != nil {
+		return oci.Document{}, err
+	}
+	return img.root, nil
+}
+
+// find looks through the images that the grant's source has resolved to, newest
+// first: at what memory knows, then at what the durable record knows, then
+// behind every manifest. nil when it is nowhere.
+func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*image) bool) (*image, digest.Digest, error) {
+	img, root, err := src.search(ctx, g, has, false)
+	if img != nil || err != nil {
+		return img, root, err
+	}
+	if err := s.grants.renew(ctx, g); err != nil {
+		return nil, "", err
+	}
+	return src.search(ctx, g, has, true)
+}
+
+func (r reader) search(ctx context.Context, g *grant, has func(*image) bool, deep bool) (*image, digest.Digest, error) {
+	for _, root := range g.seen() {
+		img, err := r.image(ctx, g, root)
+		if errors.Is(err, fault.NotFound) {
+			continue // what the tag once was is gone upstream
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if has(img) {
+			return img, root, nil
+		}
+		if !deep {
+			continue
+		}
+		if err := r.walk(ctx, g, root, img); err != nil {
+			return nil, "", err
+		}
+		if has(img) {
+			return img, root, nil
+		}
+	}
+	return nil, "", nil
+}

@@ -1,0 +1,94 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/ref"
+
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// referrers lists what refers to a manifest of the image: signatures, SBOMs. What
+// we made ourselves has none; what upstream made has upstream's.
+func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path) error {
+	g, err := s.grant(r, p)
+	if err != nil {
+		return err
+	}
+	d, err := digest.Parse(p.ref)
+	if err != nil {
+		return invalidDigest(p.ref)
+	}
+	src, err := s.images.reader(r.Context(), g)
+	if err != nil {
+		return err
+	}
+	img, _, err := s.find(r.Context(), g, src, func(img *image) bool { return img.leadsTo(d) })
+	if err != nil {
+		return err
+	}
+	list := []descriptor.Descriptor{}
+	if img != nil {
+		if _, ours := img.made[d]; !ours {
+			if list, err = src.referrers(r.Context(), d); err != nil {
+				return err
+			}
+			img.noteReferrers(list)
+		}
+	}
+	if want := r.URL.Query().Get("artifactType"); want != "" {
+		list = filter(list, want)
+		w.Header().Set("Oci-Filters-Applied", "artifactType")
+	}
+	body, err := json.Marshal(struct {
+		SchemaVersion int                     `json:"schemaVersion"`
+		MediaType     string                  `json:"mediaType"`
+		Manifests     []descriptor.Descriptor `json:"manifests"`
+	}{2, oci.TypeIndex, list})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, oci.TypeIndex, body)
+	return nil
+}
+
+func filter(list []descriptor.Descriptor, artifactType string) []descriptor.Descriptor {
+	out := []descriptor.Descriptor{}
+	for _, d := range list {
+		if d.ArtifactType == artifactType {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// noteReferrers makes the referrers ones that the client may go on to.
+func (img *image) noteReferrers(list []descriptor.Descriptor) {
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	for _, d := range list {
+		img.others[digest.Digest(d.Digest)] = true
+	}
+}
+
+// referrers asks upstream, by its API or, where it has none, by the tag that
+// stands for it.
+func (r reader) referrers(ctx context.Context, d digest.Digest) ([]descriptor.Descriptor, error) {
+	subject, err := ref.New(oci.Reference{Registry: r.repo.Host, Repository: r.repo.Name, Digest: d}.String())
+	if err != nil {
+		return nil, err
+	}
+	list, err := r.images.control.For(r.access, r.repo.Host).ReferrerList(ctx, subject)
+	if err != nil {
+		return nil, upstream.ControlFault(r.repo.Host, err)
+	}
+	if list.Descriptors == nil {
+		return []descriptor.Descriptor{}, nil
+	}
+	return list.Descriptors, nil
+}

@@ -1,0 +1,213 @@
+// Package registry owns the pull path: /v2/ over plain HTTP, as engines speak it
+// (OCI distribution specification v1.1, pull part). A token in the path stands
+// for an image at somebody's registry and for what is put on top of it; the
+// registry asks the container room what that is, fetches with the caller's own
+// login, augments, and streams. It keeps nothing that cannot be lost: memory and
+// disk hold caches only. It never writes to anybody's registry.
+package registry
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Deps is what the registry works with.
+type Deps struct {
+	Containers containerv1.ContainerServiceClient
+	Bus        *nats.Conn
+	Upstream   *upstream.Client
+	Control    *upstream.Control
+	Keychain   *caller.Keychain
+	Limiter    *ratelimit.Limiter
+	Metrics    prometheus.Registerer
+	Log        *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+	// Store serves the embedded image store under /v2/store/; nil where there is
+	// none.
+	Store http.Handler
+
+	Settings
+}
+
+// Settings are the registry's choices.
+type Settings struct {
+	// PullsUser and PullsAnonymous limit image pulls.
+	PullsUser, PullsAnonymous ratelimit.Limit
+	// LayerDir is where added layers are kept; LayerCache its size in bytes.
+	LayerDir   string
+	LayerCache int64
+	// ImageCache is the memory for manifests and configs, in bytes.
+	ImageCache int64
+}
+
+// Registry is the handler of /v2/. Make it with New, Close it after use.
+type Registry struct {
+	deps    Deps
+	grants  *grants
+	images  *images
+	layers  *layerCache
+	seconds *prometheus.HistogramVec
+}
+
+// New makes the registry and starts to listen for revocations.
+func New(d Deps) (*Registry, error) {
+	layers, err := newLayerCache(d.Containers, d.LayerDir, d.LayerCache)
+	if err != nil {
+		return nil, err
+	}
+	grants, err := newGrants(d)
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{
+		deps: d, grants: grants, images: newImages(d), layers: layers,
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "slipway_registry_seconds",
+			Help:    "Time until registry requests were answered in full, by kind and status code.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60, 600},
+		}, []string{"kind", "code"}),
+	}
+	d.Metrics.MustRegister(r.seconds)
+	return r, nil
+}
+
+// Close stops listening.
+func (s *Registry) Close() error { return s.grants.close() }
+
+// answerTime is how long anything but a blob may take.
+const answerTime = 90 * time.Second
+
+// ServeHTTP answers one request. The request's context carries the rpc.Call.
+func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := time.Now()
+	rec := &recorder{ResponseWriter: w}
+	kind, err := s.route(rec, r)
+	if err != nil {
+		s.fail(rec, r, kind, err)
+	}
+	s.seconds.WithLabelValues(kind, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
+}
+
+// recorder remembers the status that was sent.
+type recorder struct {
+	http.ResponseWriter
+	code int
+}
+
+func (r *recorder) WriteHeader(code int) {
+	if r.code == 0 {
+		r.code = code
+	}
+	r.ResponseWriter.WriteHeader(code)
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	return r.ResponseWriter.Write(p)
+}
+
+// ReadFrom lets a file go to the connection without passing through memory.
+func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
+	if r.code == 0 {
+		r.code = http.StatusOK
+	}
+	return io.Copy(r.ResponseWriter, src)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// route answers what kind of request it was, for the metrics.
+func (s *Registry) route(w *recorder, r *http.Request) (kind string, err error) {
+	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
+	if s.deps.Store != nil && strings.HasPrefix(r.URL.Path, StorePath) {
+		s.deps.Store.ServeHTTP(w, r)
+		return "store", nil
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return "other", errMethod
+	}
+	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
+		writeJSON(w, http.StatusOK, "application/json", []byte("{}"))
+		return "ping", nil
+	}
+	p, ok := parsePath(r.URL.Path)
+	if !ok {
+		return "other", errNoRoute
+	}
+	return p.kind, s.serve(w, r, p)
+}
+
+func (s *Registry) serve(w *recorder, r *http.Request, p path) error {
+	if p.kind == kindBlob {
+		return s.blob(w, r, p)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	r = r.WithContext(ctx)
+	switch p.kind {
+	case kindManifest:
+		return s.manifest(w, r, p)
+	case kindTags:
+		return s.tags(w, r, p)
+	default:
+		return s.referrers(w, r, p)
+	}
+}
+
+// grant finds what the token in a path allows; the rest of the path must fit.
+func (s *Registry) grant(r *http.Request, p path) (*grant, error) {
+	g, err := s.grants.get(r.Context(), p.token)
+	if err == nil && g.name != p.name {
+		err = unknownName(nil)
+	}
+	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
+		// Whoever tries out tokens uses up their pulls.
+		if _, limit := s.charge(r, caller.ID{}); limit != nil {
+			return nil, limit
+		}
+	}
+	return g, err
+}
+
+// charge counts a pull of the caller, or of the client's address.
+func (s *Registry) charge(r *http.Request, who caller.ID) (ratelimit.Quota, error) {
+	if !who.IsAnonymous() {
+		return s.deps.Limiter.Charge(r.Context(), "pulls", "user:"+who.User(), s.deps.PullsUser, 1)
+	}
+	return s.deps.Limiter.Charge(r.Context(), "pulls", rpc.CallFrom(r.Context()).Client(), s.deps.PullsAnonymous, 1)
+}
+
+func unknownName(cause error) error {
+	return coded(fault.NotFound.New("There is no such image, or its name has expired; make a new container request", cause), "NAME_UNKNOWN")
+}
+
+func unknownManifest(public string) error {
+	return coded(fault.NotFound.Newf("%s", public), "MANIFEST_UNKNOWN")
+}
+
+// coded sets the error code of the distribution specification.
+func coded(e *fault.Error, code string) *fault.Error {
+	e.Meta = map[string]string{oci.MetaCode: code}
+	return e
+}

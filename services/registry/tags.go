@@ -1,0 +1,31 @@
+package registry
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"slipway.dev/services/internal/oci"
+)
+
+// tags answers the one tag that the name is for; none for a digest.
+func (s *Registry) tags(w http.ResponseWriter, r *http.Request, p path) error {
+	g, err := s.grant(r, p)
+	if err != nil {
+		return err
+	}
+	list := []string{}
+	n, err := strconv.Atoi(r.URL.Query().Get("n"))
+	if oci.IsTag(g.ref) && (err != nil || n > 0) && g.ref > r.URL.Query().Get("last") {
+		list = append(list, g.ref)
+	}
+	body, err := json.Marshal(struct {
+		Name string   `json:"name"`
+		Tags []string `json:"tags"`
+	}{"wt/" + g.token + "/" + g.name, list})
+	if err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, "application/json", body)
+	return nil
+}
