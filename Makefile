@@ -1,0 +1,49 @@
+# Everything runs from here. Go, git and make are enough for `run` and `test`; what else a target needs, it says.
+
+VERSION   ?= 0.1.0
+COMMIT    := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+PACKAGES  := ./proto/... ./gateway/... ./services/...
+LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+TESTFLAGS ?=
+
+# Tools, all pinned. `go run` keeps them in Go's own caches.
+BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
+LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
+
+.PHONY: help build run test e2e bench lint generate fuzz clean
+
+help: ## Say what there is
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
+
+build: ## Build bin/slipwayd and bin/slipway
+	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
+
+run: build ## Start everything in one process, on http://localhost:9090
+	bin/slipwayd serve
+
+test: ## Run the tests that need nothing installed
+	go vet $(PACKAGES)
+	go test -p 2 $(TESTFLAGS) $(PACKAGES)
+
+e2e: ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
+	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 45m $(TESTFLAGS) ./services/...
+
+bench: build ## Measure against peers; prints JSON and a table
+	go run ./services/bench
+
+lint: ## Check style, generated files and the contract's compatibility
+	test -z "$$(gofmt -l gateway services | tee /dev/stderr)"
+	$(LINT) run $(PACKAGES)
+	$(BUF) lint
+	./services/tools/breaking.sh "$(BUF)"
+	./services/tools/generated.sh
+
+generate: ## Make proto/gen and deploy/config.md anew
+	$(BUF) generate
+	go run ./services/cmd/slipwayd config --markdown > deploy/config.md
+
+fuzz: ## Fuzz every parser of outside text for a while each (FUZZTIME=30s)
+	./services/tools/fuzz.sh $(or $(FUZZTIME),30s)
+
+clean: ## Remove what was built
+	rm -rf bin
