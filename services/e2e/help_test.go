@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// fixed is a modification time.
+var fixed = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a constant
+
+func readTar(t testing.TB, r io.ReadCloser) map[string]string {
+	t.Helper()
+	defer r.Close()
+	out := map[string]string{}
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := io.ReadAll(tr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[h.Name] = string(raw)
+	}
+}
+
+func writeFile(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,155 @@
+package e2e
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// processPerRole starts every role in a process of its own, two of registry and
+// container, on real servers, with mTLS; in front of them a proxy such as an
+// ingress is.
+func processPerRole(t testing.TB, s settings) *program {
+	t.Helper()
+	pg, rd, nt := testkit.StartPostgres(t), testkit.StartRedis(t), testkit.StartNATS(t)
+	port := func() string { return "127.0.0.1:" + testkit.FreePort(t) }
+	shared := settings{"database_url": pg.URL, "redis_url": rd.URL, "nats_url": nt.URL}
+	maps.Copy(shared, s)
+	maps.Copy(shared, certificates(t))
+	front := &frontDoor{}
+	server := httptest.NewServer(front)
+	t.Cleanup(server.Close)
+	shared["public_url"] = server.URL
+	shared["trusted_proxies"] = "127.0.0.1"
+	migrate(t, shared)
+
+	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, token: adminToken}
+	role := func(name, role string, more settings) string {
+		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "data_dir": t.TempDir()}
+		maps.Copy(env, shared)
+		maps.Copy(env, more)
+		p.add(name, env["admin_addr"], []string{role}, env)
+		if role == "registry" || role == "gateway" {
+			return env["http_addr"]
+		}
+		return env["grpc_addr"]
+	}
+	platform := settings{"platform_addr": role("platform", "platform", nil)}
+	containers := settings{"platform_addr": platform["platform_addr"]}
+	containers["container_addr"] = role("container-1", "container", platform)
+	second := maps.Clone(containers)
+	second["container_addr"] = role("container-2", "container", platform)
+	p.replicas = []string{role("registry-1", "registry", containers), role("registry-2", "registry", second)}
+	rooms := settings{"container_addr": containers["container_addr"], "inspect_addr": role("inspect", "inspect", platform)}
+	front.set(role("gateway", "gateway", rooms), p.replicas)
+	return p
+}
+
+func migrate(t testing.TB, s settings) {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(binaries, "slipwayd"), "migrate", "--database-url", s["database_url"], "--data-dir", t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("slipwayd migrate: %v\n%s", err, out)
+	}
+}
+
+// frontDoor sends /v2/ to the registries in turn, and the rest to the gateway.
+type frontDoor struct {
+	gateway    http.Handler
+	registries []http.Handler
+	turn       atomic.Int64
+}
+
+func (f *frontDoor) set(gateway string, registries []string) {
+	proxy := func(addr string) http.Handler {
+		p := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: addr})
+		p.FlushInterval = -1
+		p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+		return p
+	}
+	f.gateway = proxy(gateway)
+	for _, r := range registries {
+		f.registries = append(f.registries, proxy(r))
+	}
+}
+
+func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/v2/") {
+		f.registries[int(f.turn.Add(1))%len(f.registries)].ServeHTTP(w, r)
+		return
+	}
+	f.gateway.ServeHTTP(w, r)
+}
+
+// certificates makes an authority and one certificate for 127.0.0.1.
+func certificates(t testing.TB) settings {
+	t.Helper()
+	dir := t.TempDir()
+	authority := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "role"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	caKey, leafKey := newKey(t), newKey(t)
+	ca := sign(t, authority, authority, caKey, caKey)
+	cert := sign(t, leaf, authority, leafKey, caKey)
+	key, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings{
+		"rpc_ca_file":   writePEM(t, dir, "ca.pem", "CERTIFICATE", ca),
+		"rpc_cert_file": writePEM(t, dir, "cert.pem", "CERTIFICATE", cert),
+		"rpc_key_file":  writePEM(t, dir, "key.pem", "PRIVATE KEY", key),
+	}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func sign(t testing.TB, what, by *x509.Certificate, key, byKey *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, what, by, &key.PublicKey, byKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func writePEM(t testing.TB, dir, name, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
