@@ -105,7 +105,7 @@ func (a *App) buildContainer() error {
 	s, err := container.New(container.Deps{
 		DB: a.db, Redis: a.redis, Bus: a.nats,
 		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
-		Upstream: a.net.client, Control: a.net.control, Keychain: keys,
+		Upstream: a.net.client, Keychain: keys,
 		Log: a.log.With("room", "container"), Now: time.Now,
 		Settings: container.Settings{
 			Host:              public.Host,

@@ -47,7 +47,6 @@ type Deps struct {
 	Bus      Publisher
 	Platform platformv1.PlatformServiceClient
 	Upstream *upstream.Client
-	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Log      *slog.Logger
 	// Now is the clock.

@@ -8,8 +8,6 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
-	"github.com/regclient/regclient"
-	"github.com/regclient/regclient/types/ref"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -20,7 +18,6 @@ import (
 // sources looks up the images that requests name, with the caller's own login,
 // and remembers for a moment what each caller was shown.
 type sources struct {
-	control  *upstream.Control
 	client   *upstream.Client
 	keychain *caller.Keychain
 	known    *otter.Cache[sourceKey, digest.Digest]
@@ -38,7 +35,7 @@ const sourceTTL = time.Minute
 
 func newSources(d Deps) *sources {
 	return &sources{
-		control: d.Control, client: d.Upstream, keychain: d.Keychain,
+		client: d.Upstream, keychain: d.Keychain,
 		known: otter.Must(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
@@ -65,17 +62,12 @@ func (s *sources) resolve(ctx context.Context, who caller.ID, image oci.Referenc
 }
 
 func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error) {
-	r, err := ref.New(key.image.String())
-	if err != nil {
-		return "", fault.Invalid.New("it is no valid image name", err)
+	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
+	d, err := s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
+	if err == nil {
+		s.known.Set(key, d)
 	}
-	m, err := s.control.For(key.access, key.image.Registry).ManifestHead(ctx, r, regclient.WithManifestRequireDigest())
-	if err != nil {
-		return "", upstream.ControlFault(key.image.Registry, err)
-	}
-	d := m.GetDescriptor().Digest
-	s.known.Set(key, digest.Digest(d))
-	return digest.Digest(d), nil
+	return d, err
 }
 
 // unreadable says which image it is that cannot be had.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"archive/tar"
+	"encoding/base64"
 	"errors"
 	"io"
 	"os"
@@ -41,3 +42,5 @@ func writeFile(t testing.TB, name, content string) string {
 	}
 	return path
 }
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settings are SLIPWAY_ variables by key, in lower case.
+// settings are SLIPWAY_ variables by key, in lower case; OTEL_ ones as they are.
 type settings map[string]string
 
 // process is one running slipwayd.
@@ -74,7 +74,10 @@ func (p *process) launch() error {
 	p.cmd = exec.Command(filepath.Join(binaries, "slipwayd"), append([]string{"serve"}, p.args...)...)
 	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1")
 	for k, v := range p.env {
-		p.cmd.Env = append(p.cmd.Env, "SLIPWAY_"+strings.ToUpper(k)+"="+v)
+		if !strings.HasPrefix(k, "OTEL_") {
+			k = "SLIPWAY_" + strings.ToUpper(k)
+		}
+		p.cmd.Env = append(p.cmd.Env, k+"="+v)
 	}
 	if p.logs == nil {
 		p.logs = &bytes.Buffer{}
@@ -104,6 +107,9 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 func (p *process) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.logs == nil {
+		return ""
+	}
 	return p.logs.String()
 }
 

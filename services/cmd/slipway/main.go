@@ -1,3 +1,69 @@
+// Command slipway is the client: it asks a server for images, and about images.
+//
+// It speaks the public REST contract (contract/container-service.md) and nothing
+// else, keeps nothing between two calls, and shows the server's own words when it
+// is refused. Results go to standard output, alone; what went wrong goes to
+// standard error.
 package main
 
-func main() {}
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Set when the program is linked.
+var (
+	version = "0.0.0-dev" //nolint:gochecknoglobals // the linker sets it
+	commit  = "unknown"   //nolint:gochecknoglobals // the linker sets it
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, command(os.Getenv)))
+}
+
+// run executes the command and answers the exit code: 1 for work that went
+// wrong, 2 for a command line that cannot be understood.
+func run(ctx context.Context, root *cobra.Command) int {
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(root.ErrOrStderr(), "slipway:", err)
+	if _, ok := errors.AsType[usageError](err); !ok {
+		return 1
+	}
+	fmt.Fprintf(root.ErrOrStderr(), "See `%s --help`.\n", cmd.CommandPath())
+	return 2
+}
+
+// command answers the whole command line; env looks up environment variables.
+func command(env func(string) string) *cobra.Command {
+	var s settings
+	root := &cobra.Command{
+		Use:   "slipway",
+		Short: "Ask a Slipway server for container images",
+		Long: `Ask a Slipway server for container images.
+
+An access token, where the server wants one, is read from SLIPWAY_TOKEN or from
+the file that --token-file names. No flag takes the token itself: the arguments
+of a process can be read by everybody on the machine, and stay in the shell's
+history.`,
+		Version:       version + " (" + commit + ")",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	s.add(root, env)
+	root.AddCommand(imageCommand(&s), inspectCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s), infoCommand(&s))
+	return root
+}

@@ -18,11 +18,11 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Control gives regclient clients for the control path: look-ups, inspection,
-// referrers. A client belongs to one access to one registry. Safe for concurrent
+// Control gives regclient clients for the control path: inspection, referrers. A
+// client belongs to one access to one registry. Safe for concurrent
 // use.
 type Control struct {
-	transport *http.Transport
+	http  *http.Client
 	plain     map[string]bool
 	clients   *otter.Cache[controlKey, *regclient.RegClient]
 }
@@ -35,7 +35,7 @@ type controlKey struct {
 // NewControl makes one with the settings of the thin client.
 func NewControl(o Options) *Control {
 	c := &Control{
-		transport: NewTransport(o.Egress),
+		http: &http.Client{Transport: impatient{NewTransport(o.Egress)}},
 		plain:     map[string]bool{},
 		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
 			MaximumSize:      1_000,
@@ -46,6 +46,18 @@ func NewControl(o Options) *Control {
 		c.plain[h] = true
 	}
 	return c
+}
+
+// impatient hides how long a registry wants us to wait: regclient would sleep
+// for that time, while somebody waits for an answer.
+type impatient struct{ http.RoundTripper }
+
+func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Header.Del("Retry-After")
+	}
+	return resp, err
 }
 
 // For answers the client for one access to one registry.
@@ -73,7 +85,7 @@ func (c *Control) client(a Access, host string) *regclient.RegClient {
 		// A host that does not answer is tried once more, at once.
 		regclient.WithRetryDelay(100*time.Millisecond, time.Second),
 		regclient.WithRetryLimit(2),
-		regclient.WithRegOpts(reg.WithTransport(c.transport), reg.WithCache(0, 0)),
+		regclient.WithRegOpts(reg.WithHTTPClient(c.http), reg.WithCache(0, 0)),
 	)
 }
 
@@ -87,6 +99,9 @@ func ControlFault(host string, err error) error {
 		return err
 	case errors.Is(err, errs.ErrNotFound):
 		return (&statusError{host: host, code: http.StatusNotFound}).fault()
+	case errors.Is(err, errs.ErrEmptyChallenge), errors.Is(err, errs.ErrInvalidChallenge), errors.Is(err, errs.ErrNoNewChallenge),
+		errors.Is(err, errs.ErrNoLogin):
+		return (&statusError{host: host, code: http.StatusUnauthorized}).fault()
 	case errors.Is(err, errs.ErrHTTPUnauthorized):
 		code := http.StatusUnauthorized
 		if strings.Contains(err.Error(), "[http 403]") {

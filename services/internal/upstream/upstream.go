@@ -126,10 +126,10 @@ var manifestTypes = strings.Join([]string{
 	oci.TypeDockerSigned1 + ";q=0.1",
 }, ", ")
 
-// Resolve asks what a tag points at now, with a HEAD request. fault.NotFound
-// when there is no such image.
-func (c *Client) Resolve(ctx context.Context, repo Repository, tag string, a Access) (digest.Digest, error) {
-	resp, err := c.get(ctx, http.MethodHead, "manifest", repo, "/manifests/"+tag, a, accept(manifestTypes))
+// Resolve asks, with a HEAD request, what a tag points at now, or whether a
+// digest is there. fault.NotFound when there is no such image.
+func (c *Client) Resolve(ctx context.Context, repo Repository, ref string, a Access) (digest.Digest, error) {
+	resp, err := c.get(ctx, http.MethodHead, "manifest", repo, "/manifests/"+ref, a, accept(manifestTypes))
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, tag string, a Acc
 	if d := digest.Digest(resp.Header.Get("Docker-Content-Digest")); d.Validate() == nil {
 		return d, nil
 	}
-	doc, err := c.Manifest(ctx, repo, tag, a)
+	doc, err := c.Manifest(ctx, repo, ref, a)
 	return doc.Digest, err
 }
 

@@ -1,0 +1,148 @@
+package gateway_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"slipway.dev/gateway"
+	"slipway.dev/gateway/contracttest"
+)
+
+// canned is a gRPC server that expects one call and answers it.
+type canned struct {
+	t       *testing.T
+	example contracttest.Example
+
+	mu    sync.Mutex
+	calls int
+}
+
+// answer serves any method of any service.
+func (c *canned) answer(_ any, stream grpc.ServerStream) error {
+	c.mu.Lock()
+	c.calls++
+	c.mu.Unlock()
+	full, _ := grpc.MethodFromServerStream(stream)
+	full = strings.TrimPrefix(full, "/")
+	if full != c.example.RPC {
+		c.t.Errorf("%s was called, want %q", full, c.example.RPC)
+	}
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(full, "/", ".")))
+	if err != nil {
+		return err
+	}
+	method := d.(protoreflect.MethodDescriptor) //nolint:forcetypeassert // it was called
+	got, want, reply := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Output())
+	if err := stream.RecvMsg(got); err != nil {
+		return err
+	}
+	if err := protojson.Unmarshal([]byte(c.example.Asked), want); err != nil {
+		return err
+	}
+	if !proto.Equal(got, want) {
+		c.t.Errorf("%s was asked\n%v\nwant\n%v", full, got, want)
+	}
+	if c.example.Fault != "" {
+		return faultOf(c.example.Fault)
+	}
+	if err := protojson.Unmarshal([]byte(c.example.Answered), reply); err != nil {
+		return err
+	}
+	return stream.SendMsg(reply)
+}
+
+// faultOf makes the status that a room's fault becomes.
+func faultOf(text string) error {
+	kind, message, _ := strings.Cut(text, ": ")
+	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented}[kind]
+	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})
+	if err != nil {
+		return err
+	}
+	return st.Err()
+}
+
+// serve starts the gateway in front of a gRPC server that f answers for.
+func serve(t *testing.T, f grpc.StreamHandler) string {
+	t.Helper()
+	l := bufconn.Listen(1 << 20)
+	rooms := grpc.NewServer(grpc.UnknownServiceHandler(f))
+	go func() { _ = rooms.Serve(l) }()
+	t.Cleanup(rooms.Stop)
+	conn, err := grpc.NewClient("passthrough:///rooms", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Inspect: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(h)
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	examples, err := contracttest.Load("testdata/contract", map[string]string{
+		"registry": "registry.example.org", "request": "abc", "spare": "def",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range examples {
+		t.Run(e.Name, func(t *testing.T) {
+			t.Parallel()
+			c := &canned{t: t, example: e}
+			url := serve(t, c.answer)
+			req, err := http.NewRequestWithContext(t.Context(), e.Method, url+e.Path, strings.NewReader(e.Body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strconv.Itoa(resp.StatusCode) != e.Status {
+				t.Errorf("status %d, want %s: %s", resp.StatusCode, e.Status, body)
+			}
+			for k, v := range e.Header {
+				if resp.Header.Get(k) != v {
+					t.Errorf("%s: %q, want %q", k, resp.Header.Get(k), v)
+				}
+			}
+			if d := e.Differ(body); d != "" {
+				t.Error(d)
+			}
+			if want := e.RPC != ""; (c.calls > 0) != want {
+				t.Errorf("%d calls were made", c.calls)
+			}
+		})
+	}
+}

@@ -1,0 +1,161 @@
+// Package contracttest reads the documented examples of the REST contract, in
+// testdata/contract, and holds answers against them. The gateway's own test
+// replays them against canned services, the end-to-end test against the whole
+// program.
+//
+// An example is a txtar file:
+//
+//	-- request --    method and path; headers; an empty line; the body
+//	-- rpc --        the gRPC method that is called; absent: none is
+//	-- asked --      what it is called with
+//	-- answered --   what it answers, or
+//	-- fault --      "kind: text" that it fails with
+//	-- response --   status; headers; an empty line; the body
+//
+// {{name}} stands for a value that the test puts in. In the response "*" stands
+// for any text that is not empty, "#" for any number.
+package contracttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/tools/txtar"
+)
+
+// Example is one documented call and its answer.
+type Example struct {
+	Name            string
+	Method, Path    string
+	Body            string
+	RPC, Asked      string
+	Answered, Fault string
+	Status          string
+	Header          map[string]string
+	Want            string
+}
+
+// Load reads every example below dir, with vars put in.
+func Load(dir string, vars map[string]string) ([]Example, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		return nil, fmt.Errorf("no examples in %s: %w", dir, err)
+	}
+	var out []Example
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			return nil, err
+		}
+		e := Example{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Header: map[string]string{}}
+		for _, f := range archive.Files {
+			text := string(f.Data)
+			for name, value := range vars {
+				text = strings.ReplaceAll(text, "{{"+name+"}}", value)
+			}
+			if err := e.section(f.Name, text); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func (e *Example) section(name, text string) error {
+	trimmed := strings.TrimSpace(text)
+	switch name {
+	case "request":
+		head, body, _ := strings.Cut(text, "\n\n")
+		method, path, ok := strings.Cut(strings.TrimSpace(head), " ")
+		if !ok {
+			return fmt.Errorf("the request %q has no path", head)
+		}
+		e.Method, e.Path, e.Body = method, path, strings.TrimSpace(body)
+	case "rpc":
+		e.RPC = trimmed
+	case "asked":
+		e.Asked = trimmed
+	case "answered":
+		e.Answered = trimmed
+	case "fault":
+		e.Fault = trimmed
+	case "response":
+		head, body, _ := strings.Cut(text, "\n\n")
+		lines := strings.Split(strings.TrimSpace(head), "\n")
+		e.Status, e.Want = lines[0], strings.TrimSpace(body)
+		for _, l := range lines[1:] {
+			k, v, _ := strings.Cut(l, ": ")
+			e.Header[k] = v
+		}
+	default:
+		return fmt.Errorf("there is no section %q", name)
+	}
+	return nil
+}
+
+// Differ says how a body differs from what the example wants; "" when it does
+// not. JSON is compared as values, an empty body as bytes.
+func (e *Example) Differ(body []byte) string {
+	if e.Want == "" {
+		if len(body) > 0 {
+			return fmt.Sprintf("there should be no body, but it is %s", body)
+		}
+		return ""
+	}
+	var want, got any
+	if err := json.Unmarshal([]byte(e.Want), &want); err != nil {
+		return "the example itself is no JSON: " + err.Error()
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		return fmt.Sprintf("the body is no JSON: %s", body)
+	}
+	return differ("", want, got)
+}
+
+func differ(at string, want, got any) string {
+	switch w := want.(type) {
+	case string:
+		s, ok := got.(string)
+		if _, number := got.(float64); number && w == "#" {
+			return ""
+		}
+		if ok && (s == w || w == "*" && s != "") {
+			return ""
+		}
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			break
+		}
+		for k := range g {
+			if _, known := w[k]; !known {
+				return fmt.Sprintf("%s.%s should be absent, but is %v", at, k, g[k])
+			}
+		}
+		for k, v := range w {
+			if d := differ(at+"."+k, v, g[k]); d != "" {
+				return d
+			}
+		}
+		return ""
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			break
+		}
+		for i := range w {
+			if d := differ(fmt.Sprintf("%s[%d]", at, i), w[i], g[i]); d != "" {
+				return d
+			}
+		}
+		return ""
+	default:
+		if want == got {
+			return ""
+		}
+	}
+	return fmt.Sprintf("%s is %v, want %v", at, got, want)
+}

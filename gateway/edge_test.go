@@ -1,0 +1,156 @@
+package gateway_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"slipway.dev/gateway"
+)
+
+func post(t *testing.T, url string, body io.Reader, header ...string) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(raw)
+}
+
+func TestStatusesBecomeAnswers(t *testing.T) {
+	t.Parallel()
+	ours := func(code codes.Code, details ...protoadapt.MessageV1) error {
+		st, err := status.New(code, "what went wrong").WithDetails(append(details, &errdetails.ErrorInfo{
+			Domain: "slipway.dev", Metadata: map[string]string{"ratelimit-limit": "10", "ratelimit-remaining": "0", "ratelimit-reset": "7"},
+		})...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Err()
+	}
+	for _, c := range []struct {
+		name    string
+		err     error
+		code    int
+		message string
+		header  map[string]string
+	}{
+		{"denied", ours(codes.PermissionDenied), 403, "what went wrong", nil},
+		{"conflict", ours(codes.AlreadyExists), 409, "what went wrong", nil},
+		{"exhausted", ours(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(6_500_000_000)}), 429, "what went wrong",
+			map[string]string{"Retry-After": "7", "RateLimit-Limit": "10", "RateLimit-Remaining": "0", "RateLimit-Reset": "7"}},
+		{"unavailable", ours(codes.Unavailable), 503, "what went wrong", nil},
+		{"a room that is gone", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
+		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "The service took too long to answer; try again", nil},
+		{"too large an answer", status.Error(codes.ResourceExhausted, "grpc: received message larger than max"), 500, "Internal error; it is logged as ", nil},
+		{"plain", errors.New("secret internals"), 500, "Internal error; it is logged as ", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url := serve(t, func(any, grpc.ServerStream) error { return c.err })
+			resp, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}"))
+			if resp.StatusCode != c.code || body != `{"message":"`+c.message+`"}` {
+				t.Errorf("got %d %s", resp.StatusCode, body)
+			}
+			for k, v := range c.header {
+				if resp.Header.Get(k) != v {
+					t.Errorf("%s: %q, want %q", k, resp.Header.Get(k), v)
+				}
+			}
+		})
+	}
+}
+
+func TestMetadataStaysOutside(t *testing.T) {
+	t.Parallel()
+	var got metadata.MD
+	url := serve(t, func(_ any, s grpc.ServerStream) error {
+		got, _ = metadata.FromIncomingContext(s.Context())
+		_ = s.SetHeader(metadata.Pairs("internal", "x"))
+		return status.Error(codes.Internal, "")
+	})
+	resp, _ := post(t, url+"/v1alpha2/container", strings.NewReader("{}"),
+		"Grpc-Metadata-X-Slipway-Client-Ip", "1.2.3.4", "X-Slipway-Secret", "guess", "Grpc-Timeout", "1n", "Authorization", "Bearer x")
+	for k := range got {
+		if strings.Contains(k, "slipway") {
+			t.Errorf("the metadata %s came in from outside", k)
+		}
+	}
+	if got.Get("authorization")[0] != "Bearer x" {
+		t.Error("the Authorization header did not come in")
+	}
+	for k := range resp.Header {
+		if strings.HasPrefix(k, "Grpc-") {
+			t.Errorf("the header %s went out", k)
+		}
+	}
+}
+
+// endless is a body that does not say how long it is.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+func TestBodyTooLarge(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
+	for name, body := range map[string]io.Reader{
+		"announced":     strings.NewReader(strings.Repeat(" ", gateway.MaxBody+1)),
+		"not announced": io.LimitReader(endless{}, gateway.MaxBody+1<<20),
+	} {
+		if resp, text := post(t, url+"/v1alpha2/container", body); resp.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(text, `"message"`) {
+			t.Errorf("%s: got %d %s", name, resp.StatusCode, text)
+		}
+	}
+}
+
+func FuzzRequestBody(f *testing.F) {
+	f.Add(`{"containerImage":"x","containerConfig":{"layers":[{"gzipSize":"12"}]}}`)
+	f.Add(`{"packages":{"condaOpts":null},"buildCompression":{"mode":"gzip"}}`)
+	f.Add(`[1`)
+	var h http.Handler
+	f.Fuzz(func(t *testing.T, body string) {
+		if h == nil {
+			var err error
+			if h, err = gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Inspect: refusing{}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/v1alpha2/container", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &answer{header: http.Header{}}
+		h.ServeHTTP(w, req)
+		if w.code != http.StatusBadRequest && w.code != http.StatusInternalServerError {
+			t.Errorf("%q answered %d %s", body, w.code, w.body)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+// Command bench measures the built slipwayd against its peers, from outside: it
+// starts real processes, loads them over HTTP, and prints figures with the bars
+// they are held to. Ratios are between contenders that took turns within one run,
+// since machines differ and are noisy. It imports nothing of the product; the
+// peers are built from services/tools.
+//
+//	go run ./services/bench -only digest,submit -rounds 3
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// settings are what the flags say.
+type settings struct {
+	// slipwayd is the binary that is measured; bin the folder for peers.
+	slipwayd, bin string
+	// only are the names of the sections to run; empty is all.
+	only []string
+	// out is the file for the JSON; "" is standard output.
+	out string
+	// profiles is a folder for CPU profiles; "" is none.
+	profiles string
+	// rounds is how often contenders take turns; requests how many one of them
+	// answers in its turn; pulls how many run at once; blobMiB the large blob's size.
+	rounds, requests, pulls, blobMiB int
+}
+
+func readFlags() (settings, error) {
+	var s settings
+	var only string
+	flag.StringVar(&s.slipwayd, "slipwayd", "bin/slipwayd", "the binary to measure")
+	flag.StringVar(&s.bin, "bin", "bin/bench", "folder where the peers are built")
+	flag.StringVar(&only, "only", "", "comma list of sections: "+strings.Join(sectionNames(), ", "))
+	flag.StringVar(&s.out, "out", "", "file for the JSON instead of standard output")
+	flag.StringVar(&s.profiles, "profiles", "", "folder for CPU profiles of slipwayd, taken after the measured rounds")
+	flag.IntVar(&s.rounds, "rounds", 5, "how often contenders take turns")
+	flag.IntVar(&s.requests, "requests", 20_000, "requests of one turn at full load")
+	flag.IntVar(&s.pulls, "pulls", 500, "concurrent pulls")
+	flag.IntVar(&s.blobMiB, "blob", 1024, "size of the large blob in MiB")
+	flag.Parse()
+	if only != "" {
+		s.only = strings.Split(only, ",")
+	}
+	if s.rounds < 1 || s.requests < 100 || s.pulls < 1 || s.blobMiB < 1 {
+		return s, errors.New("rounds, pulls and blob are 1 or more, requests 100 or more")
+	}
+	for _, path := range []*string{&s.slipwayd, &s.bin} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return s, err
+		}
+		*path = abs
+	}
+	if _, err := os.Stat(s.slipwayd); err != nil {
+		return s, fmt.Errorf("there is nothing to measure (make build): %w", err)
+	}
+	return s, nil
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	err := bench(ctx)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// bench runs the chosen sections. One that fails leaves the others their turn,
+// and what was measured is printed in any case.
+func bench(ctx context.Context) (err error) {
+	s, err := readFlags()
+	if err != nil {
+		return err
+	}
+	chosen, err := choose(s.only)
+	if err != nil {
+		return err
+	}
+	w, err := newWorld(s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	r := newReport(s)
+	var problems []error
+	for _, sec := range chosen {
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Fprintf(os.Stderr, "bench: %s\n", sec.name())
+		if err := sec.measure(ctx, w, &sheet{report: r, section: sec.name()}); err != nil {
+			problems = append(problems, fmt.Errorf("section %s: %w", sec.name(), err))
+		}
+	}
+	return errors.Join(append(problems, r.print(s.out), ctx.Err())...)
+}

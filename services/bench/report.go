@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report is everything that a run found.
+type report struct {
+	Started time.Time `json:"started"`
+	Machine machine   `json:"machine"`
+	// Binary is what was measured.
+	Binary  string   `json:"binary"`
+	Rounds  int      `json:"rounds"`
+	Figures []figure `json:"figures"`
+}
+
+// machine is where it ran.
+type machine struct {
+	CPU    string `json:"cpu"`
+	Cores  int    `json:"cores"`
+	Kernel string `json:"kernel"`
+	Go     string `json:"go"`
+	// Load is the machine's load average before the run: others at work.
+	Load string `json:"load"`
+}
+
+// figure is one measured value, with the bar it is held to if there is one.
+type figure struct {
+	Section string  `json:"section"`
+	Metric  string  `json:"metric"`
+	Value   float64 `json:"value"`
+	Unit    string  `json:"unit"`
+	// Bar reads like "<= 60".
+	Bar string `json:"bar,omitempty"`
+	Met *bool  `json:"met,omitempty"`
+	// Note says what else one has to know.
+	Note string `json:"note,omitempty"`
+}
+
+func newReport(s settings) *report {
+	return &report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Binary: s.slipwayd, Rounds: s.rounds}
+}
+
+func thisMachine() machine {
+	read := func(path string) string {
+		raw, _ := os.ReadFile(path) // not there is not known
+		return strings.TrimSpace(string(raw))
+	}
+	m := machine{Cores: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Go: runtime.Version(), Load: read("/proc/loadavg")}
+	if _, rest, ok := strings.Cut(read("/proc/cpuinfo"), "model name"); ok {
+		line, _, _ := strings.Cut(rest, "\n")
+		m.CPU = strings.TrimLeft(line, "\t :")
+	}
+	return m
+}
+
+// sheet is one section's part of the report.
+type sheet struct {
+	report  *report
+	section string
+	// remark goes with every figure that follows.
+	remark string
+}
+
+// tell notes a value that has no bar.
+func (s *sheet) tell(metric string, value float64, unit string) {
+	s.report.Figures = append(s.report.Figures, figure{
+		Section: s.section, Metric: metric, Value: round(value), Unit: unit, Note: s.remark,
+	})
+}
+
+// hold notes a value and whether it keeps to the bar.
+func (s *sheet) hold(metric string, value float64, unit string, b bar) {
+	s.tell(metric, value, unit)
+	f := &s.report.Figures[len(s.report.Figures)-1]
+	met := b.met(f.Value)
+	f.Bar, f.Met = b.String(), &met
+}
+
+// bar is what a value should be: at most or at least something.
+type bar struct {
+	least bool
+	limit float64
+}
+
+func atMost(limit float64) bar  { return bar{false, limit} }
+func atLeast(limit float64) bar { return bar{true, limit} }
+
+func (b bar) met(v float64) bool {
+	if b.least {
+		return v >= b.limit
+	}
+	return v <= b.limit
+}
+
+func (b bar) String() string {
+	op := "<= "
+	if b.least {
+		op = ">= "
+	}
+	return op + strconv.FormatFloat(b.limit, 'g', -1, 64)
+}
+
+// round keeps four significant digits: the rest is noise.
+func round(v float64) float64 {
+	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0
+	}
+	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
+	return math.Round(v*scale) / scale
+}
+
+// print writes the table to standard error, and the JSON to a file or to standard
+// output.
+func (r *report) print(file string) error {
+	fmt.Fprint(os.Stderr, "\n"+r.table())
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	raw = append(raw, '\n')
+	if file != "" {
+		return os.WriteFile(file, raw, 0o600)
+	}
+	_, err = os.Stdout.Write(raw)
+	return err
+}
+
+func (r *report) table() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "section\tmetric\tvalue\tunit\tbar\tmet\t")
+	for _, f := range r.Figures {
+		met := ""
+		if f.Met != nil {
+			met = map[bool]string{true: "yes", false: "NO"}[*f.Met]
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Section, f.Metric, strconv.FormatFloat(f.Value, 'f', -1, 64), f.Unit, f.Bar, met, f.Note)
+	}
+	_ = w.Flush() // a strings.Builder takes everything
+	return b.String()
+}

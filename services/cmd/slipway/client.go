@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxAnswer is the most that is read of an answer, in bytes.
+const maxAnswer = 40_000_000
+
+// client speaks the REST contract with one server.
+type client struct {
+	base  *url.URL
+	token string // empty for an anonymous caller
+	http  http.Client
+}
+
+// call is one call of the contract.
+type call struct {
+	method string
+	path   string // below the server's URL
+	query  url.Values
+	signed bool          // whether the access token goes with it
+	body   proto.Message // nil for none
+}
+
+// do makes a call and reads its answer into out, which is nil where none is
+// expected. It answers the JSON as the server wrote it, with what this program
+// does not know yet.
+func (c *client) do(ctx context.Context, what call, out proto.Message) ([]byte, error) {
+	req, err := c.request(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unanswered(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	if err != nil {
+		return nil, c.unanswered(err)
+	}
+	switch {
+	case len(raw) > maxAnswer:
+		return nil, fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	case res.StatusCode/100 != 2:
+		return nil, refusal(res, raw)
+	case out == nil:
+		return raw, nil
+	}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, out); err != nil {
+		return nil, fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", c.base.Redacted(), err)
+	}
+	return raw, nil
+}
+
+func (c *client) request(ctx context.Context, what call) (*http.Request, error) {
+	var body io.Reader
+	if what.body != nil {
+		raw, err := protojson.Marshal(what.body)
+		if err != nil {
+			return nil, fmt.Errorf("writing the request: %w", err)
+		}
+		body = bytes.NewReader(raw)
+	}
+	target := c.base.JoinPath(what.path)
+	target.RawQuery = what.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, what.method, target.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("writing the request: %w", err)
+	}
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "slipway/"+version)
+	if what.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if what.signed && c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}

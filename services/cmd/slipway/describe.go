@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+func describeCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "describe ID",
+		Short: "Show what was requested",
+		Long: `Show what was requested, without its secrets; also when the name has expired.
+
+ID is a request's id, or the whole name that was answered for it.`,
+		Args: exactly(1),
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		path, err := requestPath(args[0])
+		if err != nil {
+			return err
+		}
+		var res containerv1.DescribeContainerResponse
+		raw, err := s.do(cmd.Context(), call{method: http.MethodGet, path: path}, &res)
+		if err != nil {
+			return fmt.Errorf("describing the request: %w", err)
+		}
+		return output.print(cmd.OutOrStdout(), raw, requestTable(&res))
+	}
+	return cmd
+}
+
+func requestTable(r *containerv1.DescribeContainerResponse) table {
+	var t table
+	t.fact("Request", r.GetRequestId())
+	t.fact("Name", r.GetTargetImage())
+	t.fact("Image", r.GetContainerImage())
+	t.fact("Platform", r.GetContainerPlatform())
+	t.fact("Digests", r.GetDigests()...)
+	t.config(r.GetContainerConfig())
+	t.fact("Frozen", yesNo(r.Freeze))
+	t.fact("User", number(r.UserId))
+	t.fact("Workspace", number(r.WorkspaceId))
+	t.fact("Known to", r.GetPlatformEndpoint())
+	t.fact("Workflow", r.GetWorkflowId())
+	t.fact("Fingerprint", r.GetFingerprint())
+	t.fact("Timestamp", r.GetTimestamp())
+	t.fact("Created", moment(r.GetCreationTime()))
+	t.fact("Expires", moment(r.GetExpiration()))
+	t.fact("Revoked", moment(r.GetRevocationTime()))
+	return t
+}
+
+func (t *table) config(c *containerv1.ContainerConfig) {
+	t.fact("Entrypoint", words(c.GetEntrypoint()))
+	t.fact("Cmd", words(c.GetCmd()))
+	t.fact("Env", c.GetEnv()...)
+	t.fact("Working dir", c.GetWorkingDir())
+	for i, l := range c.GetLayers() {
+		t.fact(fmt.Sprintf("Layer %d", i+1), l.GetGzipDigest()+" "+bytesText(float64(l.GetGzipSize())), hosted(l))
+	}
+}
+
+// hosted is where a layer lies; empty when it came with the request.
+func hosted(l *containerv1.Layer) string {
+	if l.GetLocation() == dataPrefix {
+		return ""
+	}
+	return l.GetLocation()
+}
+
+// number shows a whole number that JSON has as a double; empty for none.
+func number(n *float64) string {
+	if n == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*n, 'f', -1, 64)
+}

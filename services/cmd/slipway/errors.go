@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// unanswered says why no answer came, without the path: it may hold a token.
+func (c *client) unanswered(err error) error {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	server := c.base.Redacted()
+	dial, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: %w", err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s did not answer within %s; allow it more with --timeout: %w", server, c.http.Timeout, err)
+	case ok && dial.Op == "dial":
+		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: %w", server, err)
+	}
+	return fmt.Errorf("talking to %s: %w", server, err)
+}
+
+// refusal is the server's own message, and what is known to help.
+func refusal(res *http.Response, raw []byte) error {
+	var body struct {
+		Message string `json:"message"`
+	}
+	if err := json.Unmarshal(raw, &body); err != nil || body.Message == "" {
+		body.Message = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", res.Status, clip(string(raw)))
+	}
+	return errors.New(printable(body.Message + remedy(res)))
+}
+
+func remedy(res *http.Response) string {
+	wait, location := res.Header.Get("Retry-After"), res.Header.Get("Location")
+	switch {
+	case res.StatusCode == http.StatusUnauthorized:
+		return " (an access token is read from SLIPWAY_TOKEN, or from the file that --token-file names)"
+	case wait != "":
+		if _, err := strconv.Atoi(wait); err == nil { // else it is a date
+			wait += " seconds"
+		}
+		return " (Retry-After: " + wait + ")"
+	case location != "":
+		return " (it points to " + location + "; no redirect is followed: give --server the address that it leads to)"
+	}
+	return ""
+}
+
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// imageFlags say what goes on top of an image.
+type imageFlags struct {
+	env        assignments
+	layers     []string
+	entrypoint []string
+	cmd        []string
+	workdir    string
+	platform   string
+	workspace  int64
+	output     *format
+}
+
+func imageCommand(s *settings) *cobra.Command {
+	var f imageFlags
+	cmd := &cobra.Command{
+		Use:   "image REF",
+		Short: "Get a name to pull an image by, with additions if wanted",
+		Long: `Get a name to pull an image by, with additions if wanted.
+
+The name alone is printed. The image is not copied: it is put together when it
+is pulled.
+
+A layer is a directory, a tar.gz file, or the URL of one. The same directory
+always gives the same layer: entries are in the order of their paths and belong
+to root, and have no times; modes and symbolic links are kept, a file with
+several hard links is stored once for each, and extended attributes are left
+out. A directory or file is sent with the request, up to 14,000,000 characters of
+base64 (10.5 MB). A URL is downloaded once, here, to compute its digests; the
+server reads it again with each pull.
+
+--entrypoint and --cmd are given once for each element, not as a shell would
+write them: --cmd=echo --cmd='hello world'.`,
+		Example: `  docker pull $(slipway image ubuntu:24.04 --env GREETING=hello --layer ./tools)
+  slipway image quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --platform linux/arm64 -o json`,
+		Args: exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func (f *imageFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&f.env, "env", "An environment variable, `NAME=value`; may be repeated.")
+	flags.StringArrayVar(&f.layers, "layer", nil, "A `layer` to put on top: a directory, a tar.gz file or its http(s) URL; may be repeated, lowest first.")
+	flags.StringArrayVar(&f.entrypoint, "entrypoint", nil, "One `element` of the program to run instead of the image's own; repeated for each.")
+	flags.StringArrayVar(&f.cmd, "cmd", nil, "One `element` of the default arguments instead of the image's own; repeated for each.")
+	flags.StringVar(&f.workdir, "workdir", "", "The `directory` to start in instead of the image's own.")
+	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
+	flags.Int64Var(&f.workspace, "workspace", 0, "The `id` of the workspace whose registry credentials are used.")
+	f.output = outputFlag(cmd)
+}
+
+func (f *imageFlags) run(cmd *cobra.Command, s *settings, ref string) error {
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	req, err := f.request(cmd.Context(), c, ref)
+	if err != nil {
+		return err
+	}
+	var res containerv1.SubmitContainerResponse
+	submit := call{method: http.MethodPost, path: "/v1alpha2/container", signed: true, body: req}
+	raw, err := c.do(cmd.Context(), submit, &res)
+	if err == nil && res.GetTargetImage() == "" {
+		err = errors.New("the answer holds no name; check --server")
+	}
+	if err != nil {
+		return fmt.Errorf("requesting %s: %w", ref, err)
+	}
+	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
+}
+
+func (f *imageFlags) request(ctx context.Context, c *client, ref string) (*containerv1.ContainerRequest, error) {
+	req := &containerv1.ContainerRequest{ContainerImage: ref, ContainerPlatform: f.platform}
+	if f.workspace != 0 {
+		req.PlatformWorkspaceId = &f.workspace
+	}
+	config := &containerv1.ContainerConfig{Entrypoint: f.entrypoint, Cmd: f.cmd, Env: f.env, WorkingDir: f.workdir}
+	for _, source := range f.layers {
+		layer, err := c.layer(ctx, source)
+		if err != nil {
+			return nil, fmt.Errorf("preparing the layer %s: %w", source, err)
+		}
+		config.Layers = append(config.Layers, layer)
+	}
+	if proto.Size(config) > 0 {
+		req.ContainerConfig = config
+	}
+	return req, nil
+}
+
+// assignments is a flag that collects NAME=value.
+type assignments []string
+
+// Set adds one.
+func (a *assignments) Set(s string) error {
+	if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
+		return errors.New("must be NAME=value")
+	}
+	*a = append(*a, s)
+	return nil
+}
+
+// String answers all of them.
+func (a *assignments) String() string { return strings.Join(*a, " ") }
+
+// Type names the flag's kind in the help.
+func (a *assignments) Type() string { return "NAME=value" }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// format is how an answer is printed: "text" for people, "json" for programs.
+type format string
+
+// outputFlag adds -o.
+func outputFlag(cmd *cobra.Command) *format {
+	f := format("text")
+	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text or json.")
+	return &f
+}
+
+// Set reads the flag.
+func (f *format) Set(s string) error {
+	if s != "text" && s != "json" {
+		return errors.New("must be text or json")
+	}
+	*f = format(s)
+	return nil
+}
+
+// String answers the flag's value.
+func (f *format) String() string { return string(*f) }
+
+// Type names the flag's kind in the help.
+func (f *format) Type() string { return "format" }
+
+// print writes an answer: the server's own JSON, or the table made from it.
+func (f *format) print(w io.Writer, raw []byte, t table) error {
+	var b bytes.Buffer
+	if *f == "json" {
+		if err := json.Indent(&b, raw, "", "  "); err != nil {
+			return fmt.Errorf("indenting the answer: %w", err)
+		}
+		b.WriteByte('\n')
+	} else {
+		t.write(&b)
+	}
+	if _, err := b.WriteTo(w); err != nil {
+		return fmt.Errorf("printing the answer: %w", err)
+	}
+	return nil
+}
+
+// table is text in columns, a row a line.
+type table [][]string
+
+// fact adds a name and its values, one a line. Empty values are left out, and
+// so is a name that has no others.
+func (t *table) fact(name string, values ...string) {
+	for _, v := range values {
+		if v != "" {
+			*t = append(*t, []string{name, v})
+			name = ""
+		}
+	}
+}
+
+// write aligns the columns. What is in the cells comes from strangers: nothing
+// in it may steer a terminal.
+func (t table) write(b *bytes.Buffer) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, row := range t {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			cells[i] = printable(c)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	w.Flush() // a buffer takes everything
+}
+
+// printable replaces what is not a visible character.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsPrint(r):
+			return r
+		case unicode.IsSpace(r):
+			return ' '
+		}
+		return unicode.ReplacementChar
+	}, s)
+}
+
+// words shows the elements of a command; empty for none.
+func words(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q", list)
+}
+
+// bytesText shows a length, e.g. "29.7 MB".
+func bytesText(n float64) string {
+	unit := 0
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for ; n >= 1000 && unit < len(units)-1; unit++ {
+		n /= 1000
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[unit])
+}
+
+// moment shows an instant; empty for none.
+func moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
+
+// yesNo shows a truth value; empty for none.
+func yesNo(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	}
+	return "no"
+}

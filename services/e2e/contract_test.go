@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	"slipway.dev/gateway/contracttest"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestContract replays the documented examples against the whole program.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Basic)
+	up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
+	auth := settings{"registry_auth_file": dockerConfig(t, map[string]string{up.Host: testkit.User + ":" + testkit.Password})}
+	auth["admin_registry_auth_file"] = auth["registry_auth_file"]
+	eachShape(t, []string{up.Host}, auth, func(t *testing.T, p *program) {
+		request := p.submit(map[string]any{
+			"containerImage": up.Host + "/library/tool:v1", "platformAccessToken": p.token,
+			"containerConfig": map[string]any{"env": []string{"SECRET=hidden"}},
+		})
+		spare := p.submit(map[string]any{"containerImage": up.Host + "/library/tool:v1"})
+		examples, err := contracttest.Load("../../gateway/testdata/contract", map[string]string{
+			"registry": up.Host, "request": tokenOf(request), "spare": tokenOf(spare),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range examples {
+			t.Run(e.Name, func(t *testing.T) {
+				r := p.call(e.Method, e.Path, e.Body)
+				if strconv.Itoa(r.status) != e.Status {
+					t.Errorf("status %d, want %s: %s", r.status, e.Status, r.body)
+				}
+				for k, v := range e.Header {
+					if r.header.Get(k) != v {
+						t.Errorf("%s: %q, want %q", k, r.header.Get(k), v)
+					}
+				}
+				if d := e.Differ(r.body); d != "" {
+					t.Error(d)
+				}
+				if r.status != http.StatusNoContent && r.header.Get("X-Request-Id") == "" {
+					t.Error("no X-Request-Id")
+				}
+			})
+		}
+	})
+}

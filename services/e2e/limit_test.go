@@ -1,0 +1,65 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+func TestPullLimits(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64"))
+	limits := settings{"limit_pulls_anonymous": "3/1h", "limit_pulls_user": "5/1m"}
+	eachShape(t, []string{up.Host}, limits, func(t *testing.T, p *program) {
+		for who, allowed := range map[string]int{"": 3, p.token: 5} {
+			target := p.submit(map[string]any{"containerImage": image, "platformAccessToken": who})
+			child := everythingAt(t, v2(target)) // an index is free
+			refused := 0
+			for i := range allowed + 2 {
+				replica := strings.Replace(v2(target), p.host, p.replicas[i%len(p.replicas)], 1)
+				request(t, http.MethodHead, replica+"/manifests/"+child, nil) // so is HEAD
+				r := request(t, http.MethodGet, replica+"/manifests/"+child, nil)
+				switch {
+				case i < allowed && (r.status != http.StatusOK || r.header.Get("RateLimit-Remaining") != strconv.Itoa(allowed-i-1)):
+					t.Errorf("pull %d of %d answered %d, %v", i+1, allowed, r.status, r.header)
+				case i >= allowed:
+					refused++
+					checkRefusal(t, r, allowed)
+				}
+			}
+			if refused != 2 {
+				t.Errorf("%d of 2 pulls beyond the limit were refused", refused)
+			}
+		}
+	})
+}
+
+func checkRefusal(t testing.TB, r reply, limit int) {
+	t.Helper()
+	after, err := strconv.Atoi(r.header.Get("Retry-After"))
+	reset, err2 := strconv.Atoi(r.header.Get("RateLimit-Reset"))
+	if r.status != http.StatusTooManyRequests || err != nil || err2 != nil || after < 1 || reset < 1 ||
+		r.header.Get("RateLimit-Limit") != strconv.Itoa(limit) || r.header.Get("RateLimit-Remaining") != "0" {
+		t.Errorf("beyond the limit: %d, %v", r.status, r.header)
+	}
+	if !strings.Contains(string(r.body), `"TOOMANYREQUESTS"`) {
+		t.Errorf("no OCI error: %s", r.body)
+	}
+}
+
+func TestGuessingTokensIsCharged(t *testing.T) {
+	t.Parallel()
+	p := oneProcess(t, common(t, nil, settings{"limit_pulls_anonymous": "3/1h"}))
+	statuses := []int{}
+	for i := range 5 {
+		url := p.url + "/v2/wt/" + strings.Repeat(string(rune('a'+i)), 26) + "/lib/tool/manifests/v1"
+		statuses = append(statuses, request(t, http.MethodGet, url, nil).status)
+	}
+	if statuses[2] != http.StatusNotFound || statuses[4] != http.StatusTooManyRequests {
+		t.Errorf("five guesses answered %v", statuses)
+	}
+}

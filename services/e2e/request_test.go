@@ -1,0 +1,161 @@
+package e2e
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"net/http"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestBadRequests sends what must be refused; the message names the field.
+func TestBadRequests(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+	gz, tar := testkit.Tar(t, "f", "x")
+	good := func() map[string]any { return layer("data:"+base64.StdEncoding.EncodeToString(gz), gz, tar) }
+	with := func(field string, v any) map[string]any {
+		l := good()
+		if l[field] = v; v == nil {
+			delete(l, field)
+		}
+		return map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{l}}}
+	}
+	other := sha([]byte("other"))
+	file := b64("FROM scratch\n")
+	noArchive := []byte("no gzip")
+	cases := []struct {
+		name   string
+		body   any
+		status int
+		says   string
+	}{
+		{"no JSON", "{", 400, "Invalid JSON"},
+		{"an array", "[]", 400, "must be an object"},
+		{"wrong type", map[string]any{"containerImage": 7}, 400, "containerImage must be a text"},
+		{"wrong type in a list", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []any{1}}}, 400, "containerConfig.env[0]"},
+		{"nothing", map[string]any{}, 400, "containerImage is missing"},
+		{"scheme", map[string]any{"containerImage": "https://quay.io/x/y:1"}, 400, "scheme"},
+		{"blank", map[string]any{"containerImage": "quay.io/x/y :1"}, 400, "blanks"},
+		{"upper case", map[string]any{"containerImage": "quay.io/X/y:1"}, 400, "containerImage"},
+		{"bad digest", map[string]any{"containerImage": "quay.io/x/y@sha256:12"}, 400, "containerImage"},
+		{"unknown format", map[string]any{"containerImage": image, "format": "tar"}, 400, "format must be one of docker, oci, sif"},
+		{"unknown strategy", map[string]any{"containerImage": image, "nameStrategy": "random"}, 400, "nameStrategy"},
+		{"unknown template", map[string]any{"containerImage": image, "buildTemplate": "x"}, 400, "buildTemplate"},
+		{"unknown platform", map[string]any{"containerImage": image, "containerPlatform": "windows/amd64"}, 400, "containerPlatform"},
+		{"two platforms", map[string]any{"containerImage": image, "containerPlatform": "linux/amd64,linux/arm64"}, 400, "containerPlatform"},
+		{"timestamp", map[string]any{"containerImage": image, "timestamp": "yesterday"}, 400, "timestamp"},
+		{"timestamp without an offset", map[string]any{"containerImage": image, "timestamp": "2026-01-31T12:00:00"}, 400, "timestamp"},
+		{"two names, two values", map[string]any{"containerImage": image, "towerAccessToken": "a", "platformAccessToken": "b"}, 400, "platformAccessToken and towerAccessToken"},
+		{"image and file", map[string]any{"containerImage": image, "containerFile": file}, 400, "exclude each other"},
+		{"image and packages", map[string]any{"containerImage": image, "packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}}, 400, "exclude each other"},
+		{"file and packages", map[string]any{"containerFile": file, "packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}}, 400, "exclude each other"},
+		{"CRAN", map[string]any{"packages": map[string]any{"type": "CRAN", "entries": []string{"dplyr"}}}, 400, "not supported yet"},
+		{"file that is no base64", map[string]any{"containerFile": "FROM scratch"}, 400, "containerFile must be base64"},
+		{"file with line breaks", map[string]any{"containerFile": file[:8] + "\n" + file[8:]}, 400, "containerFile must be base64"},
+		{"file too long", map[string]any{"containerFile": strings.Repeat("AAAA", 2501)}, 400, "containerFile is 10004 characters"},
+		{"conda file too long", map[string]any{"condaFile": strings.Repeat("AAAA", 12501)}, 400, "condaFile is 50004"},
+		{"definition file", map[string]any{"containerFile": b64("Bootstrap: docker\n"), "format": "sif"}, 400, "Singularity definition"},
+		{"freeze without a repository", map[string]any{"containerImage": image, "freeze": true}, 400, "freeze needs buildRepository"},
+		{"sif without freeze", map[string]any{"containerImage": image, "format": "sif"}, 400, "format sif needs freeze"},
+		{"repository with a tag", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y:1"}, 400, "buildRepository"},
+		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
+		{"mirror", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror is not supported"},
+		{"scan", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode is not supported"},
+		{"includes", map[string]any{"containerImage": image, "containerIncludes": []string{"x"}}, 400, "containerIncludes is not supported"},
+		{"compression", map[string]any{"containerImage": image, "buildCompression": map[string]any{"mode": "zstd"}}, 400, "buildCompression is not supported"},
+		{"variable without a value", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b", "C"}}}, 400, "containerConfig.env[1]"},
+		{"layer without a location", with("location", nil), 400, "layers[0].location"},
+		{"layer at a file", with("location", "file:///etc/passwd"), 400, "layers[0].location"},
+		{"layer with a login", with("location", "https://u:p@example.org/x"), 400, "layers[0].location"},
+		{"layer without a size", with("gzipSize", nil), 400, "layers[0].gzipSize"},
+		{"layer of negative size", with("gzipSize", -1), 400, "layers[0].gzipSize"},
+		{"layer of another size", with("gzipSize", len(gz)+1), 400, "layers[0].gzipSize"},
+		{"layer with another digest", with("gzipDigest", other), 400, "layers[0].gzipDigest"},
+		{"layer with another content", with("tarDigest", other), 400, "layers[0].tarDigest"},
+		{"layer with a malformed digest", with("tarDigest", "sha256:12"), 400, "layers[0].tarDigest"},
+		{"layer that is no base64", with("location", "data:%%%"), 400, "layers[0].location"},
+		{"layer that is no archive", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("data:"+base64.StdEncoding.EncodeToString(noArchive), noArchive, noArchive)}}}, 400, "layers[0].location"},
+		{"layer that explodes", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{bomb(t)}}}, 400, "1 GiB"},
+		{"layer too long", with("location", "data:"+strings.Repeat("A", 14_000_001)), 400, "layers[0].location is"},
+		{"image that does not exist", map[string]any{"containerImage": up.Host + "/lib/nothing:v1"}, 400, "does not exist"},
+		{"foreign platform", map[string]any{"containerImage": image, "towerAccessToken": "x", "towerEndpoint": "https://evil.example.org"}, 400, "not a platform that this service believes"},
+		{"wrong token", map[string]any{"containerImage": image, "towerAccessToken": "x"}, 401, "not valid"},
+		{"recipe", map[string]any{"containerFile": file}, 501, "does not build"},
+		{"conda", map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}}, 501, "does not build"},
+		{"freeze", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y"}, 501, "does not freeze"},
+	}
+	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
+		for _, c := range cases {
+			t.Run(c.name, func(t *testing.T) {
+				r := p.call(http.MethodPost, "/v1alpha2/container", c.body)
+				message, _ := r.json(t)["message"].(string)
+				if r.status != c.status || !strings.Contains(message, c.says) {
+					t.Errorf("answered %d %q, want %d with %q", r.status, message, c.status, c.says)
+				}
+				if len(message) > 400 {
+					t.Errorf("the message echoes %d characters", len(message))
+				}
+			})
+		}
+		t.Run("deprecated path", func(t *testing.T) {
+			for field, v := range map[string]any{"nameStrategy": "none", "packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}} {
+				body := map[string]any{field: v}
+				if field == "nameStrategy" {
+					body["containerImage"] = image
+				}
+				r := p.call(http.MethodPost, "/container-token", body)
+				if r.status != 400 || !strings.Contains(string(r.body), "/v1alpha2/container") {
+					t.Errorf("%s answered %d %s", field, r.status, r.body)
+				}
+			}
+		})
+		t.Run("40 MB", func(t *testing.T) {
+			r := p.call(http.MethodPost, "/v1alpha2/container", `{"fingerprint":"`+strings.Repeat("x", 40_000_000)+`"}`)
+			if r.status != http.StatusRequestEntityTooLarge {
+				t.Errorf("answered %d", r.status)
+			}
+		})
+		t.Run("Bearer wins over the body", func(t *testing.T) {
+			body := map[string]any{"containerImage": image, "towerAccessToken": "stale"}
+			if r := p.call(http.MethodPost, "/v1alpha2/container", body, "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+				t.Errorf("answered %d %s", r.status, r.body)
+			}
+		})
+	})
+}
+
+// bomb is a small layer that is large once unpacked.
+func bomb(t testing.TB) map[string]any {
+	t.Helper()
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 1<<20)
+	for range 1<<10 + 1 {
+		if _, err := z.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return layer("data:"+base64.StdEncoding.EncodeToString(b.Bytes()), b.Bytes(), zeros)
+}
+
+func TestAnonymousAccessOff(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+	p := oneProcess(t, common(t, []string{up.Host}, settings{"anonymous_access": "false"}))
+	if r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}); r.status != http.StatusUnauthorized {
+		t.Errorf("an anonymous caller got %d %s", r.status, r.body)
+	}
+	p.submit(map[string]any{"containerImage": image, "towerAccessToken": p.token})
+}
