@@ -98,15 +98,14 @@ func misfit(at string, v any, fd protoreflect.FieldDescriptor) (field, want stri
 }
 
 func single(at string, v any, fd protoreflect.FieldDescriptor) (field, want string) {
-	fits := false
+	var fits bool
 	switch fd.Kind() {
 	case protoreflect.MessageKind:
-		if fd.Message().FullName() == "google.protobuf.Struct" {
-			_, fits = v.(map[string]any)
-			want = "an object"
-			break
+		if fd.Message().FullName() != "google.protobuf.Struct" {
+			return mismatch(at, v, fd.Message())
 		}
-		return mismatch(at, v, fd.Message())
+		_, fits = v.(map[string]any)
+		want = "an object"
 	case protoreflect.StringKind:
 		_, fits = v.(string)
 		want = "a text"

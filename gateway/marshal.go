@@ -34,7 +34,7 @@ func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 			return errors.New(tooLarge)
 		}
 		if err != nil {
-			return errors.New("The request body could not be read") //nolint:staticcheck // a sentence for the caller
+			return errors.New("The request body could not be read")
 		}
 		if len(raw) == 0 {
 			return io.EOF

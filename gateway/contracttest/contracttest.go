@@ -118,44 +118,55 @@ func (e *Example) Differ(body []byte) string {
 func differ(at string, want, got any) string {
 	switch w := want.(type) {
 	case string:
-		s, ok := got.(string)
-		if _, number := got.(float64); number && w == "#" {
-			return ""
-		}
-		if ok && (s == w || w == "*" && s != "") {
+		if fits(w, got) {
 			return ""
 		}
 	case map[string]any:
-		g, ok := got.(map[string]any)
-		if !ok {
-			break
+		if g, ok := got.(map[string]any); ok {
+			return differObjects(at, w, g)
 		}
-		for k := range g {
-			if _, known := w[k]; !known {
-				return fmt.Sprintf("%s.%s should be absent, but is %v", at, k, g[k])
-			}
-		}
-		for k, v := range w {
-			if d := differ(at+"."+k, v, g[k]); d != "" {
-				return d
-			}
-		}
-		return ""
 	case []any:
-		g, ok := got.([]any)
-		if !ok || len(g) != len(w) {
-			break
+		if g, ok := got.([]any); ok && len(g) == len(w) {
+			return differLists(at, w, g)
 		}
-		for i := range w {
-			if d := differ(fmt.Sprintf("%s[%d]", at, i), w[i], g[i]); d != "" {
-				return d
-			}
-		}
-		return ""
 	default:
 		if want == got {
 			return ""
 		}
 	}
 	return fmt.Sprintf("%s is %v, want %v", at, got, want)
+}
+
+// fits holds a text against what is wanted, which may be a wildcard.
+func fits(want string, got any) bool {
+	switch g := got.(type) {
+	case string:
+		return g == want || want == "*" && g != ""
+	case float64:
+		return want == "#"
+	}
+	return false
+}
+
+func differObjects(at string, want, got map[string]any) string {
+	for k, v := range got {
+		if _, known := want[k]; !known {
+			return fmt.Sprintf("%s.%s should be absent, but is %v", at, k, v)
+		}
+	}
+	for k, v := range want {
+		if d := differ(at+"."+k, v, got[k]); d != "" {
+			return d
+		}
+	}
+	return ""
+}
+
+func differLists(at string, want, got []any) string {
+	for i := range want {
+		if d := differ(fmt.Sprintf("%s[%d]", at, i), want[i], got[i]); d != "" {
+			return d
+		}
+	}
+	return ""
 }

@@ -18,7 +18,7 @@ import (
 
 // connect makes the gRPC servers of this process, and a connection to every room
 // that its roles call: over memory when the room is here, else over the network.
-func (a *App) connect(context.Context) error {
+func (a *App) connect(ctx context.Context) error {
 	metrics := rpc.NewMetrics(a.reg)
 	tlsConfig, secret, err := a.rpcSecurity()
 	if err != nil {
@@ -29,7 +29,8 @@ func (a *App) connect(context.Context) error {
 	a.servers = append(a.servers, local)
 	a.listeners.addGRPC(local, memory)
 	if !a.isWhole() && a.offersGRPC() {
-		l, err := net.Listen("tcp", a.cfg.GRPCAddr)
+		var lc net.ListenConfig
+		l, err := lc.Listen(ctx, "tcp", a.cfg.GRPCAddr)
 		if err != nil {
 			return fmt.Errorf("grpc_addr: %w", err)
 		}

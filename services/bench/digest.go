@@ -57,6 +57,7 @@ func (digestSection) measure(ctx context.Context, w *world, s *sheet) error {
 	s.tell("direct cpu", r.median(nameDirect, cpu)*1e6, "us")
 	s.tell("redis cpu", r.median(nameSlipway, store)*1e6, "us")
 	for _, name := range []string{nameSlipway, nameUnchanged} {
+		s.tell(name+" cpu / direct", r.ratio(name, nameDirect, cpu), "x")
 		s.hold(name+" cpu", r.median(name, cpu)*1e6, "us", atMost(60))
 		s.hold(name+" rate / distribution", r.ratio(name, nameDistribution, rate), "x", atLeast(2))
 	}

@@ -76,8 +76,7 @@ func main() {
 	}
 }
 
-// bench runs the chosen sections. One that fails leaves the others their turn,
-// and what was measured is printed in any case.
+// bench runs the chosen sections and prints what they found, in any case.
 func bench(ctx context.Context) (err error) {
 	s, err := readFlags()
 	if err != nil {
@@ -93,7 +92,16 @@ func bench(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	r := newReport(s)
+	return errors.Join(measure(ctx, w, r, chosen), r.print(s.out))
+}
+
+// measure runs the sections. One that fails leaves the others their turn.
+func measure(ctx context.Context, w *world, r *report, chosen []section) error {
 	var problems []error
+	var err error
+	if r.Machine.BusyBefore, err = busy(ctx); err != nil {
+		return err
+	}
 	for _, sec := range chosen {
 		if ctx.Err() != nil {
 			break
@@ -103,5 +111,8 @@ func bench(ctx context.Context) (err error) {
 			problems = append(problems, fmt.Errorf("section %s: %w", sec.name(), err))
 		}
 	}
-	return errors.Join(append(problems, r.print(s.out), ctx.Err())...)
+	if r.Machine.BusyAfter, err = busy(ctx); err != nil {
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
 }

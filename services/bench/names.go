@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // target is a manifest or blob somewhere: which host, and the path on it.
@@ -29,10 +30,14 @@ func (r repository) blob(digest string) target {
 	return target{r.host, "/v2/" + r.path + "/blobs/" + digest}
 }
 
-// at reads a pull name.
+// at takes a pull name apart.
 func at(name string) repository {
-	host, path, ref := split(name)
-	return repository{host, path, ref}
+	host, rest, _ := strings.Cut(name, "/")
+	if path, digest, ok := strings.Cut(rest, "@"); ok {
+		return repository{host, path, digest}
+	}
+	i := strings.LastIndexByte(rest, ':')
+	return repository{host, rest[:max(i, 0)], rest[i+1:]}
 }
 
 // smallConfig is what a pipeline adds to each image.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -20,16 +19,6 @@ type report struct {
 	Binary  string   `json:"binary"`
 	Rounds  int      `json:"rounds"`
 	Figures []figure `json:"figures"`
-}
-
-// machine is where it ran.
-type machine struct {
-	CPU    string `json:"cpu"`
-	Cores  int    `json:"cores"`
-	Kernel string `json:"kernel"`
-	Go     string `json:"go"`
-	// Load is the machine's load average before the run: others at work.
-	Load string `json:"load"`
 }
 
 // figure is one measured value, with the bar it is held to if there is one.
@@ -47,19 +36,6 @@ type figure struct {
 
 func newReport(s settings) *report {
 	return &report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Binary: s.slipwayd, Rounds: s.rounds}
-}
-
-func thisMachine() machine {
-	read := func(path string) string {
-		raw, _ := os.ReadFile(path) // not there is not known
-		return strings.TrimSpace(string(raw))
-	}
-	m := machine{Cores: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Go: runtime.Version(), Load: read("/proc/loadavg")}
-	if _, rest, ok := strings.Cut(read("/proc/cpuinfo"), "model name"); ok {
-		line, _, _ := strings.Cut(rest, "\n")
-		m.CPU = strings.TrimLeft(line, "\t :")
-	}
-	return m
 }
 
 // sheet is one section's part of the report.
@@ -81,7 +57,7 @@ func (s *sheet) tell(metric string, value float64, unit string) {
 func (s *sheet) hold(metric string, value float64, unit string, b bar) {
 	s.tell(metric, value, unit)
 	f := &s.report.Figures[len(s.report.Figures)-1]
-	met := b.met(f.Value)
+	met := b.met(value)
 	f.Bar, f.Met = b.String(), &met
 }
 
@@ -109,7 +85,8 @@ func (b bar) String() string {
 	return op + strconv.FormatFloat(b.limit, 'g', -1, 64)
 }
 
-// round keeps four significant digits: the rest is noise.
+// round keeps four significant digits: the rest is noise. What is no number is 0,
+// since JSON has no way to say it; its bar is judged before.
 func round(v float64) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 0
@@ -121,14 +98,15 @@ func round(v float64) float64 {
 // print writes the table to standard error, and the JSON to a file or to standard
 // output.
 func (r *report) print(file string) error {
-	fmt.Fprint(os.Stderr, "\n"+r.table())
+	fmt.Fprintf(os.Stderr, "\n%s\nOthers kept the processors busy: %.0f%% before, %.0f%% after.\n",
+		r.table(), 100*r.Machine.BusyBefore, 100*r.Machine.BusyAfter)
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	raw = append(raw, '\n')
 	if file != "" {
-		return os.WriteFile(file, raw, 0o600)
+		return os.WriteFile(file, raw, 0o644)
 	}
 	_, err = os.Stdout.Write(raw)
 	return err

@@ -12,7 +12,7 @@ import (
 )
 
 // fixed is a modification time.
-var fixed = time.Unix(1_700_000_000, 0) //nolint:gochecknoglobals // a constant
+var fixed = time.Unix(1_700_000_000, 0)
 
 func readTar(t testing.TB, r io.ReadCloser) map[string]string {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 )
 
 // binaries are built once for all tests, by TestMain.
-var binaries string //nolint:gochecknoglobals // set once before any test
+var binaries string
 
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "slipway-e2e")

@@ -95,7 +95,7 @@ func (l look) manifest(ctx context.Context, image oci.Reference) (document, erro
 		return document{}, upstream.ControlFault(image.Registry, err)
 	}
 	d := m.GetDescriptor()
-	return document{d.MediaType, digest.Digest(d.Digest), raw}, nil
+	return document{d.MediaType, d.Digest, raw}, nil
 }
 
 func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error) {
@@ -108,7 +108,7 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 	if err != nil {
 		return c, upstream.ControlFault(l.image.Registry, err)
 	}
-	defer b.Close()
+	defer func() { _ = b.Close() }() // it was only read
 	raw, err := io.ReadAll(io.LimitReader(b, oci.MaxDocument))
 	if err != nil {
 		return c, upstream.ControlFault(l.image.Registry, err)

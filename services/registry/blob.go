@@ -41,7 +41,7 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	img, _, err := s.find(ctx, g, src, func(img *image) bool { _, ok := img.blob(d); return ok })
+	img, err := s.find(ctx, g, src, func(img *image) bool { _, ok := img.blob(d); return ok })
 	if err != nil {
 		return err
 	}

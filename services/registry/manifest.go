@@ -77,7 +77,7 @@ func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Docu
 		}
 		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", g.ref))
 	}
-	img, _, err := s.find(ctx, g, src, func(img *image) bool { return img.leadsTo(d) })
+	img, err := s.find(ctx, g, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
 		return oci.Document{}, err
 	}
@@ -111,38 +111,38 @@ func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Docum
 // find looks through the images that the grant's source has resolved to, newest
 // first: at what memory knows, then at what the durable record knows, then
 // behind every manifest. nil when it is nowhere.
-func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*image) bool) (*image, digest.Digest, error) {
-	img, root, err := src.search(ctx, g, has, false)
+func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*image) bool) (*image, error) {
+	img, err := src.search(ctx, g, has, false)
 	if img != nil || err != nil {
-		return img, root, err
+		return img, err
 	}
 	if err := s.grants.renew(ctx, g); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	return src.search(ctx, g, has, true)
 }
 
-func (r reader) search(ctx context.Context, g *grant, has func(*image) bool, deep bool) (*image, digest.Digest, error) {
+func (r reader) search(ctx context.Context, g *grant, has func(*image) bool, deep bool) (*image, error) {
 	for _, root := range g.seen() {
 		img, err := r.image(ctx, g, root)
 		if errors.Is(err, fault.NotFound) {
 			continue // what the tag once was is gone upstream
 		}
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if has(img) {
-			return img, root, nil
+			return img, nil
 		}
 		if !deep {
 			continue
 		}
 		if err := r.walk(ctx, g, root, img); err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if has(img) {
-			return img, root, nil
+			return img, nil
 		}
 	}
-	return nil, "", nil
+	return nil, nil
 }

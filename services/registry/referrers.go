@@ -28,7 +28,7 @@ func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path) err
 	if err != nil {
 		return err
 	}
-	img, _, err := s.find(r.Context(), g, src, func(img *image) bool { return img.leadsTo(d) })
+	img, err := s.find(r.Context(), g, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (img *image) noteReferrers(list []descriptor.Descriptor) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
 	for _, d := range list {
-		img.others[digest.Digest(d.Digest)] = true
+		img.others[d.Digest] = true
 	}
 }
 

@@ -9,7 +9,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,8 +18,8 @@ import (
 
 // Set when the program is linked.
 var (
-	version = "0.0.0-dev" //nolint:gochecknoglobals // the linker sets it
-	commit  = "unknown"   //nolint:gochecknoglobals // the linker sets it
+	version = "0.0.0-dev"
+	commit  = "unknown" //nolint:gochecknoglobals // the linker sets it
 )
 
 func main() {
@@ -36,11 +35,11 @@ func run(ctx context.Context, root *cobra.Command) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(root.ErrOrStderr(), "slipway:", err)
+	root.PrintErrln("slipway:", err)
 	if _, ok := errors.AsType[usageError](err); !ok {
 		return 1
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "See `%s --help`.\n", cmd.CommandPath())
+	root.PrintErrf("See `%s --help`.\n", cmd.CommandPath())
 	return 2
 }
 

@@ -80,9 +80,9 @@ func (t table) write(b *bytes.Buffer) {
 		for i, c := range row {
 			cells[i] = printable(c)
 		}
-		fmt.Fprintln(w, strings.Join(cells, "\t"))
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a buffer takes everything
 	}
-	w.Flush() // a buffer takes everything
+	_ = w.Flush()
 }
 
 // printable replaces what is not a visible character.

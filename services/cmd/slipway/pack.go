@@ -62,7 +62,7 @@ func packEntry(tw *tar.Writer, tree fs.FS, path string, d fs.DirEntry) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	if _, err := io.Copy(tw, f); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
@@ -72,12 +72,13 @@ func packEntry(tw *tar.Writer, tree fs.FS, path string, d fs.DirEntry) error {
 // header keeps of a file what belongs into an image. Hard links are files here:
 // which names share one depends on how the tree was copied.
 func header(tree fs.FS, path string, info fs.FileInfo) (*tar.Header, error) {
-	target, err := "", error(nil)
-	switch info.Mode().Type() {
-	case 0:
-	case fs.ModeDir:
+	var target string
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+	case mode.IsDir():
 		path += "/"
-	case fs.ModeSymlink:
+	case mode.Type() == fs.ModeSymlink:
+		var err error
 		if target, err = fs.ReadLink(tree, path); err != nil {
 			return nil, err
 		}

@@ -25,8 +25,8 @@ ID is a request's id, or the whole name that was answered for it.`,
 			if _, err := s.do(cmd.Context(), call{method: http.MethodDelete, path: path}, nil); err != nil {
 				return fmt.Errorf("revoking the request: %w", err)
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "Revoked.")
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Revoked.")
+			return err
 		},
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 // Set when the program is linked.
 var (
-	version = "0.0.0-dev" //nolint:gochecknoglobals // the linker sets it
-	commit  = "unknown"   //nolint:gochecknoglobals // the linker sets it
+	version = "0.0.0-dev"
+	commit  = "unknown" //nolint:gochecknoglobals // the linker sets it
 )
 
 func main() {

@@ -154,6 +154,7 @@ func fromLibrary(code codes.Code, err error) error {
 		return Unavailable.New("A part of the service cannot be reached right now; try again", err).After(time.Second)
 	case codes.DeadlineExceeded:
 		return Timeout.New("A part of the service took too long to answer", err)
+	default:
+		return err
 	}
-	return err
 }

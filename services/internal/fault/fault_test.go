@@ -38,7 +38,7 @@ func TestFaultCrossesTheWire(t *testing.T) {
 func TestPlainStatusStaysPlain(t *testing.T) {
 	t.Parallel()
 	in := status.Error(codes.Internal, "x")
-	if got := fault.FromStatus(in); got != in {
+	if got := fault.FromStatus(in); !errors.Is(got, in) {
 		t.Errorf("an internal status became %v", got)
 	}
 	if fault.FromStatus(nil) != nil {

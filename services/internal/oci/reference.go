@@ -59,7 +59,7 @@ func ParseRepository(s string) (registry, repository string, err error) {
 		return "", "", err
 	}
 	host, _, ok := strings.Cut(s, "/")
-	if !ok || !(strings.ContainsAny(host, ".:") || host == "localhost") {
+	if !ok || (!strings.ContainsAny(host, ".:") && host != "localhost") {
 		return "", "", fault.Invalid.Newf("%q must start with its registry, e.g. quay.io/team/images", shorten(s))
 	}
 	if ref.Digest != "" || strings.HasSuffix(s, ":"+ref.Tag) {

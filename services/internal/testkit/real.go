@@ -186,7 +186,7 @@ func (s *Server) Kill() {
 // sharedPostgres is one server for all tests of a process: a cluster takes
 // seconds to make.
 var (
-	sharedPostgres     *Server //nolint:gochecknoglobals // see above
+	sharedPostgres     *Server
 	sharedPostgresOnce sync.Once
 	databases          atomic.Int64
 )

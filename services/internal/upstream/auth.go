@@ -77,10 +77,16 @@ func basic(l Login) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.Username+":"+l.Password))
 }
 
+// allows says whether a token service may be reached by a scheme: by http only
+// where the registry itself is.
+func (a *authorizer) allows(scheme string, repo Repository) bool {
+	return scheme == "https" || scheme == "http" && a.client.plain[repo.Host]
+}
+
 // bearer fetches a token from the realm that a registry names.
 func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (string, error) {
 	realm, err := url.Parse(c.params["realm"])
-	if err != nil || (realm.Scheme != "https" && !(realm.Scheme == "http" && a.client.plain[key.repo.Host])) {
+	if err != nil || !a.allows(realm.Scheme, key.repo) {
 		return "", fmt.Errorf("%s names a token service that is not https: %q", key.repo.Host, c.params["realm"])
 	}
 	q := realm.Query()

@@ -65,9 +65,9 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 	}
 	resp, err := c.get(ctx, method, "blob", repo, "/blobs/"+d.String(), a, header)
 	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < 5; hop++ {
-		target, badURL := resp.Location()
-		if badURL != nil || target.Host != resp.Request.URL.Host || target.Scheme != resp.Request.URL.Scheme {
-			return resp, nil
+		target := ownLocation(resp)
+		if target == nil {
+			break
 		}
 		drain(resp)
 		resp, err = c.authorized(ctx, method, target.String(), tokenKey{repo, a}, header)
@@ -77,6 +77,16 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 		resp, err = c.checked(repo.Host, "blob", resp)
 	}
 	return resp, err
+}
+
+// ownLocation is where a registry redirects to within itself; nil for anywhere
+// else.
+func ownLocation(resp *http.Response) *url.URL {
+	target, err := resp.Location()
+	if err != nil || target.Host != resp.Request.URL.Host || target.Scheme != resp.Request.URL.Scheme {
+		return nil
+	}
+	return target
 }
 
 // rest asks for left bytes from at on.

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -22,9 +21,9 @@ import (
 // client belongs to one access to one registry. Safe for concurrent
 // use.
 type Control struct {
-	http  *http.Client
-	plain     map[string]bool
-	clients   *otter.Cache[controlKey, *regclient.RegClient]
+	http    *http.Client
+	plain   map[string]bool
+	clients *otter.Cache[controlKey, *regclient.RegClient]
 }
 
 type controlKey struct {
@@ -35,8 +34,8 @@ type controlKey struct {
 // NewControl makes one with the settings of the thin client.
 func NewControl(o Options) *Control {
 	c := &Control{
-		http: &http.Client{Transport: impatient{NewTransport(o.Egress)}},
-		plain:     map[string]bool{},
+		http:  &http.Client{Transport: impatient{NewTransport(o.Egress)}},
+		plain: map[string]bool{},
 		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
 			MaximumSize:      1_000,
 			ExpiryCalculator: otter.ExpiryAccessing[controlKey, *regclient.RegClient](10 * time.Minute),
@@ -81,11 +80,12 @@ func (c *Control) client(a Access, host string) *regclient.RegClient {
 	return regclient.New(
 		regclient.WithConfigHost(*h),
 		regclient.WithUserAgent("slipway"),
-		regclient.WithSlog(slog.New(slog.NewTextHandler(io.Discard, nil))),
-		// A host that does not answer is tried once more, at once.
-		regclient.WithRetryDelay(100*time.Millisecond, time.Second),
-		regclient.WithRetryLimit(2),
-		regclient.WithRegOpts(reg.WithHTTPClient(c.http), reg.WithCache(0, 0)),
+		regclient.WithSlog(slog.New(slog.DiscardHandler)),
+		regclient.WithRegOpts(
+			reg.WithHTTPClient(c.http), reg.WithCache(0, 0),
+			// A host that does not answer is tried once more, at once.
+			reg.WithDelay(100*time.Millisecond, time.Second), reg.WithRetryLimit(2),
+		),
 	)
 }
 

@@ -322,7 +322,7 @@ func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
 
 func backoff(try int) time.Duration {
 	d := 100 * time.Millisecond << (2 * (try - 1))
-	return d/2 + rand.N(d)
+	return d/2 + rand.N(d) //nolint:gosec // jitter is no secret
 }
 
 // sleep waits; false when the context would end first.

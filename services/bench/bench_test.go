@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		in   []float64
+		want float64
+	}{
+		{"none", nil, 0},
+		{"one", []float64{3}, 3},
+		{"odd", []float64{9, 1, 5}, 5},
+		{"even", []float64{4, 1, 3, 2}, 2.5},
+	} {
+		if got := median(c.in); got != c.want {
+			t.Errorf("%s: %g, want %g", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRatioIsOfRoundsNotOfMedians(t *testing.T) {
+	t.Parallel()
+	r := results{"a": {{rate: 10}, {rate: 100}, {rate: 30}}, "b": {{rate: 5}, {rate: 50}, {rate: 10}}}
+	if got := r.ratio("a", "b", rate); got != 2 {
+		t.Errorf("%g, want 2", got)
+	}
+}
+
+func TestBars(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bar   bar
+		value float64
+		text  string
+		met   bool
+	}{
+		{atMost(60), 60, "<= 60", true},
+		{atMost(60), 60.0001, "<= 60", false},
+		{atLeast(0.9), 0.9, ">= 0.9", true},
+		{atLeast(0.9), 0.8999999, ">= 0.9", false},
+		{atMost(2), math.NaN(), "<= 2", false},
+	} {
+		s := sheet{report: &report{}, section: "x"}
+		s.hold("m", c.value, "u", c.bar)
+		f := s.report.Figures[0]
+		if f.Bar != c.text || *f.Met != c.met {
+			t.Errorf("%v: %q %t, want %q %t", c.value, f.Bar, *f.Met, c.text, c.met)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]repository{
+		"127.0.0.1:80/wt/abc/bench/app:1": {"127.0.0.1:80", "wt/abc/bench/app", "1"},
+		"host/app@sha256:00":              {"host", "app", "sha256:00"},
+	} {
+		if got := at(in); got != want {
+			t.Errorf("%s: %+v, want %+v", in, got, want)
+		}
+	}
+}
+
+func TestLoadCountsEveryCall(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/good" {
+			w.WriteHeader(http.StatusTeapot)
+		}
+		_, _ = w.Write([]byte("hello"))
+	}))
+	t.Cleanup(server.Close)
+	host := strings.TrimPrefix(server.URL, "http://")
+	good := load{host: host, call: target{host, "/good"}.get(), workers: 3, count: 100}
+	s, err := good.run(t.Context())
+	if err != nil || s.rate <= 0 || s.p50 <= 0 || s.p99 < s.p50 {
+		t.Errorf("%+v %v", s, err)
+	}
+	bad := load{host: host, call: target{host, "/bad"}.get(), workers: 3, count: 100}
+	if _, err := bad.run(t.Context()); err == nil || !strings.Contains(err.Error(), "418") {
+		t.Errorf("a wrong status gave %v", err)
+	}
+}
+
+func TestCallEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(release) })
+	host := strings.TrimPrefix(server.URL, "http://")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(20*time.Millisecond, cancel)
+	if _, err := once(ctx, host, target{host, "/"}.get(), nil); err == nil {
+		t.Error("it answered")
+	}
+}
+
+func TestFleetLeavesNothing(t *testing.T) {
+	t.Parallel()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Skip("there is no sleep here")
+	}
+	f := fleet{logs: t.TempDir()}
+	ready := func(context.Context) error { return nil }
+	s, err := f.start(t.Context(), command{name: "sleep", path: sleep, args: []string{"60"}, ready: ready})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.cpu(); err != nil {
+		t.Error(err)
+	}
+	if mb, err := s.memory(); err != nil || mb <= 0 {
+		t.Errorf("memory: %g %v", mb, err)
+	}
+	f.stopAll()
+	if err := syscall.Kill(s.cmd.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the process is still there: %v", err)
+	}
+	if _, err := f.start(t.Context(), command{name: "sleep", path: sleep, args: []string{"0"}, ready: s.dead}); err == nil {
+		t.Error("a server that ended counts as started")
+	}
+}
+
+// dead is a server that is never ready.
+func (s *server) dead(context.Context) error { return errors.New("never") }
+
+func TestSectionsByName(t *testing.T) {
+	t.Parallel()
+	if all, err := choose(nil); err != nil || len(all) != len(sections()) {
+		t.Errorf("%d sections, %v", len(all), err)
+	}
+	if two, err := choose([]string{"submit", "tag"}); err != nil || len(two) != 2 {
+		t.Errorf("%d sections, %v", len(two), err)
+	}
+	if _, err := choose([]string{"nothing"}); err == nil {
+		t.Error("an unknown section was accepted")
+	}
+}

@@ -1,0 +1,170 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// enter is what a client does before it starts: where it would leave marks on
+// the machine it gets an empty place of its own, and on /etc a layer that goes
+// with it. It cannot be in the way of an engine that the machine really runs.
+const enter = `set -e
+mount -t proc proc /proc
+for place in /run /dev/shm /var/lib; do mount -t tmpfs tmpfs $place; done
+mkdir /run/etc /run/etc.work
+mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc,workdir=/run/etc.work /etc
+exec "$@"`
+
+// sandbox is a command with its own mounts and processes: when it ends, so do
+// the containers that it started and whatever they mounted. Everything that it
+// keeps is in home. PATH holds what Debian packages, and the tools.
+func sandbox(ctx context.Context, home string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", enter, "sh"}, args...)...)
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:" + binaries, "HOME=" + home, "TMPDIR=" + home}
+	cmd.Dir = home
+	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// output is what a client prints; it must work.
+func output(t testing.TB, home string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	cmd := sandbox(ctx, home, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s\n%v\n%s%s", strings.Join(args, " "), err, tail(out.String(), 2000), tail(errs.String(), 4000))
+	}
+	return out.String()
+}
+
+// buildTools makes crane and regctl of the tools module, next to our own
+// binaries.
+var buildTools = sync.OnceValue(func() error {
+	build := exec.Command("go", "build", "-C", "../tools", "-o", binaries+"/",
+		"github.com/google/go-containerregistry/cmd/crane", "github.com/regclient/regclient/cmd/regctl")
+	build.Env = append(os.Environ(), "GOWORK=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building crane and regctl: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// copier is a client that writes an image to a folder, as an OCI layout.
+type copier struct {
+	name string
+	args func(image, dir string) []string
+}
+
+func copiers() []copier {
+	return []copier{
+		{"skopeo", func(image, dir string) []string {
+			return []string{"skopeo", "--insecure-policy", "copy", "--src-tls-verify=false", "docker://" + image, "oci:" + dir + ":copy"}
+		}},
+		{"crane", func(image, dir string) []string {
+			return []string{"crane", "pull", "--insecure", "--format", "oci", image, dir}
+		}},
+		{"regctl", func(image, dir string) []string {
+			host, _, _ := strings.Cut(image, "/")
+			return []string{"regctl", "--host", "reg=" + host + ",tls=disabled", "image", "copy", image, "ocidir://" + dir + ":copy"}
+		}},
+	}
+}
+
+// engine is a client that runs what it pulls. run answers what the container
+// printed, and forgets the image, so that the next pull is a whole one.
+type engine struct {
+	name string
+	run  func(t testing.TB, image string, command ...string) string
+}
+
+// engines are podman, and docker and containerd of one daemon, which ends with
+// the test.
+func engines(t testing.TB) []engine {
+	t.Helper()
+	d := startDocker(t)
+	return []engine{{"podman", podman}, {"docker", d.docker}, {"containerd", d.containerd}}
+}
+
+// podman has no daemon: every call starts with nothing.
+func podman(t testing.TB, image string, command ...string) string {
+	home := t.TempDir()
+	return output(t, home, append([]string{
+		"podman", "--root", home + "/images", "--runroot", "/run/podman", "--storage-driver", "overlay",
+		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
+		"run", "--rm", "--tls-verify=false", "--network=host",
+		// More than a process without CAP_SYS_RESOURCE may ask for is the default.
+		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", image,
+	}, command...)...)
+}
+
+// daemon is a dockerd, with a containerd of its own.
+type daemon struct{ home string }
+
+// startDocker runs a daemon that sets up no network: containers are on the
+// host's.
+func startDocker(t testing.TB) daemon {
+	t.Helper()
+	d := daemon{home: t.TempDir()}
+	raw, err := json.Marshal(map[string]any{
+		"hosts": []string{d.socket()}, "data-root": d.home + "/data", "exec-root": d.home + "/exec", "pidfile": d.home + "/pid",
+		"bridge": "none", "iptables": false, "ip6tables": false, "ip-forward": false, "storage-driver": "overlay2",
+		"insecure-registries": []string{"127.0.0.0/8"}, "exec-opts": []string{"native.cgroupdriver=cgroupfs"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(d.home, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := sandbox(context.Background(), d.home, "dockerd", "--config-file", writeFile(t, "daemon.json", string(raw)))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("log of dockerd:\n%s", tail(string(said), 6000))
+		}
+	})
+	if err := within(30*time.Second, func() error {
+		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
+	}); err != nil {
+		t.Fatalf("dockerd does not answer: %v", err)
+	}
+	return d
+}
+
+func (d daemon) socket() string { return "unix://" + d.home + "/socket" }
+
+func (d daemon) docker(t testing.TB, image string, command ...string) string {
+	docker := []string{"docker", "-H", d.socket()}
+	out := output(t, d.home, append(append(docker, "run", "--rm", "--network=host", image), command...)...)
+	output(t, d.home, append(docker, "rmi", image)...)
+	return out
+}
+
+func (d daemon) containerd(t testing.TB, image string, command ...string) string {
+	ctr := []string{"ctr", "-a", d.home + "/exec/containerd/containerd.sock", "-n", "slipway"}
+	output(t, d.home, append(ctr, "image", "pull", "--plain-http", image)...)
+	out := output(t, d.home, append(append(ctr, "run", "--rm", "--net-host", "--fifo-dir", t.TempDir(), image, "once"), command...)...)
+	output(t, d.home, append(ctr, "image", "rm", "--sync", image)...)
+	return out
+}

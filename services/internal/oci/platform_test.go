@@ -1,0 +1,97 @@
+package oci_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+func TestParsePlatform(t *testing.T) {
+	t.Parallel()
+	amd64, arm64 := oci.Platform{OS: "linux", Architecture: "amd64"}, oci.Platform{OS: "linux", Architecture: "arm64"}
+	for _, tc := range []struct {
+		name, in string
+		want     oci.Platform
+	}{
+		{"default", "", amd64},
+		{"architecture", "arm64", arm64},
+		{"with the system", "linux/amd64", amd64},
+		{"uname", "x86_64", amd64},
+		{"uname with the system", "linux/aarch64", arm64},
+		{"capitals", "Linux/ARM64", arm64},
+		{"the variant every arm64 has", "linux/arm64/v8", arm64},
+		{"the variant every amd64 has", "amd64/v1", amd64},
+		{"variant", "linux/amd64/v3", oci.Platform{OS: "linux", Architecture: "amd64", Variant: "v3"}},
+		{"arm", "linux/arm/v6", oci.Platform{OS: "linux", Architecture: "arm", Variant: "v6"}},
+		{"the variant arm means", "linux/arm/v7", oci.Platform{OS: "linux", Architecture: "arm"}},
+		{"other", "linux/riscv64", oci.Platform{OS: "linux", Architecture: "riscv64"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := oci.ParsePlatform(tc.in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestParsePlatformRefuses(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{
+		"linux", "linux/", "/", "windows/amd64", "amd65", "linux/amd64/", "linux/amd64/v0", "linux/amd64/v10", "linux/amd64/x",
+		"linux/amd64/v1/x", "amd64,arm64", " amd64", "linux/linux/amd64",
+	} {
+		if got, err := oci.ParsePlatform(in); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%q: got %v, %v; want fault.Invalid", in, got, err)
+		}
+	}
+}
+
+func TestMatches(t *testing.T) {
+	t.Parallel()
+	p := func(arch, variant string) oci.Platform { return oci.Platform{OS: "linux", Architecture: arch, Variant: variant} }
+	for _, tc := range []struct {
+		name  string
+		asked oci.Platform
+		image oci.Platform
+		want  bool
+	}{
+		{"same", p("amd64", ""), p("amd64", ""), true},
+		{"arm64 is v8", p("arm64", ""), p("arm64", "v8"), true},
+		{"arm is v7", p("arm", ""), p("arm", "v7"), true},
+		{"arm v6 is another", p("arm", ""), p("arm", "v6"), false},
+		{"amd64 v3 is another", p("amd64", ""), p("amd64", "v3"), false},
+		{"other architecture", p("amd64", ""), p("arm64", ""), false},
+		{"other system", p("amd64", ""), oci.Platform{OS: "windows", Architecture: "amd64"}, false},
+		{"attestation", p("amd64", ""), oci.Platform{OS: "unknown", Architecture: "unknown"}, false},
+		{"OS version does not matter", p("amd64", ""), oci.Platform{OS: "linux", Architecture: "amd64", OSVersion: "1"}, true},
+	} {
+		if got := tc.asked.Matches(tc.image); got != tc.want {
+			t.Errorf("%s: %s matches %s = %v", tc.name, tc.asked, tc.image, got)
+		}
+	}
+}
+
+func FuzzParsePlatform(f *testing.F) {
+	for _, s := range []string{"", "amd64", "linux/arm64/v8", "x86_64/v2", "linux/arm/v6", "a/b/c/d"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := oci.ParsePlatform(s)
+		if err != nil {
+			return
+		}
+		again, err := oci.ParsePlatform(p.String())
+		if err != nil || !cmp.Equal(again, p) || !p.Matches(again) {
+			t.Errorf("%q: %s parses to %+v, %v", s, p, again, err)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+// Package rooms is the table of what each part of the program may import. Its
+// test holds the real imports against it: a new arrow is an edit of this table,
+// and is seen in review.
+package rooms
+
+// Ours is the prefix of our own modules.
+const Ours = "slipway.dev/"
+
+// Rule is what one package, or one folder of packages, may import of ours, and
+// which libraries it must not touch.
+type Rule struct {
+	// Package is an import path below Ours; one that ends in "/..." is a folder.
+	Package string
+	// May lists what it may import of ours, in the same form. Nothing else.
+	May []string
+	// Only, where set, lists the only libraries it may import beside the standard
+	// one.
+	Only []string
+	// Never lists libraries it must not import.
+	Never []string
+}
+
+// Libraries that belong to few rooms.
+const (
+	sql      = "database/sql"
+	redis    = "github.com/redis/go-redis/..."
+	buildkit = "github.com/moby/buildkit/..."
+	sqlRoom  = "services/internal/sqldb"
+)
+
+// plumbing is what every room may stand on.
+func plumbing() []string {
+	return []string{
+		"proto/gen/...", "services/internal/bus", "services/internal/caller", "services/internal/fault", "services/internal/kv",
+		"services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
+	}
+}
+
+// Rules are looked through in order; the first whose Package fits holds.
+func Rules() []Rule {
+	rooms := append(plumbing(), sqlRoom)
+	return []Rule{
+		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
+		{Package: "gateway/contracttest"},
+		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
+
+		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
+		{Package: "services/internal/oci", May: []string{"services/internal/fault"}, Only: []string{
+			"github.com/opencontainers/go-digest", "github.com/distribution/reference",
+		}},
+		{Package: "services/internal/caller", May: []string{
+			"proto/gen/...", "services/internal/fault", "services/internal/rpc", "services/internal/upstream",
+		}},
+		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
+		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
+
+		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
+		{Package: "services/container", May: rooms, Never: []string{buildkit}},
+		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
+		{Package: "services/registry", May: plumbing(), Never: []string{buildkit, sql, redis}},
+
+		{Package: "services/app", May: []string{"..."}},
+		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/internal/config"}},
+		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
+		{Package: "services/e2e", May: []string{"services/internal/testkit", "gateway/contracttest"}},
+		{Package: "services/bench", May: []string{}},
+	}
+}
