@@ -56,6 +56,7 @@ type App struct {
 	background []func(context.Context) error
 	checks     []check
 	draining   atomic.Bool
+	firstToken string
 	// closers undo what New did, last first.
 	closers []func() error
 }
@@ -194,6 +195,10 @@ Or with the command line: slipway image docker.io/library/alpine:3.20 --env GREE
 	}
 	return b.String()
 }
+
+// FirstToken is the access token that this start made for the first user; ""
+// when there was one already. Secret: it is for the person who started it.
+func (a *App) FirstToken() string { return a.firstToken }
 
 func (a *App) names() []string {
 	names := make([]string, len(a.roles))

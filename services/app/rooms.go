@@ -61,6 +61,7 @@ func (a *App) ensureAdmin(s *platform.Service) error {
 	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
 		return fmt.Errorf("writing the first access token: %w", err)
 	}
+	a.firstToken = made
 	a.log.Info("The first user's access token was made", "file", path)
 	return nil
 }

@@ -90,7 +90,7 @@ func pullWithEach(t *testing.T, running []engine, target string) {
 	}
 	for _, e := range running {
 		t.Run(e.name, func(t *testing.T) {
-			if got := e.run(t, target, "echo", "command"); got != printed {
+			if got := e.run(t, target); got != printed {
 				t.Errorf("the container printed %q, want %q", got, printed)
 			}
 		})
@@ -145,9 +145,15 @@ func forAMD64(t testing.TB, index v1.ImageIndex) v1.Image {
 	for _, child := range children {
 		switch child := child.(type) {
 		case v1.ImageIndex:
-			return forAMD64(t, child)
+			if img := forAMD64(t, child); img != nil {
+				return img
+			}
 		case v1.Image:
-			if cf, err := child.ConfigFile(); err != nil || cf.Architecture == "amd64" {
+			cf, err := child.ConfigFile()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cf.Architecture == "amd64" {
 				return child
 			}
 		}
@@ -231,7 +237,7 @@ func base(t testing.TB, l v1.Layer, oci bool) v1.Image {
 	}
 	cf = cf.DeepCopy()
 	cf.OS, cf.Architecture = "linux", "amd64"
-	cf.Config = v1.Config{Cmd: []string{"/bin/sh"}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}
+	cf.Config = v1.Config{Cmd: []string{"echo", "command"}, Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}}
 	if img, err = mutate.ConfigFile(img, cf); err != nil {
 		t.Fatal(err)
 	}

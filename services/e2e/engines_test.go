@@ -88,7 +88,7 @@ func copiers() []copier {
 // printed, and forgets the image, so that the next pull is a whole one.
 type engine struct {
 	name string
-	run  func(t testing.TB, image string, command ...string) string
+	run  func(t testing.TB, image string) string
 }
 
 // engines are podman, and docker and containerd of one daemon, which ends with
@@ -100,15 +100,14 @@ func engines(t testing.TB) []engine {
 }
 
 // podman has no daemon: every call starts with nothing.
-func podman(t testing.TB, image string, command ...string) string {
+func podman(t testing.TB, image string) string {
 	home := t.TempDir()
-	return output(t, home, append([]string{
+	return output(t, home,
 		"podman", "--root", home + "/images", "--runroot", "/run/podman", "--storage-driver", "overlay",
 		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
 		"run", "--rm", "--tls-verify=false", "--network=host",
 		// More than a process without CAP_SYS_RESOURCE may ask for is the default.
-		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", image,
-	}, command...)...)
+		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", image)
 }
 
 // daemon is a dockerd, with a containerd of its own.
@@ -154,17 +153,18 @@ func startDocker(t testing.TB) daemon {
 
 func (d daemon) socket() string { return "unix://" + d.home + "/socket" }
 
-func (d daemon) docker(t testing.TB, image string, command ...string) string {
-	docker := []string{"docker", "-H", d.socket()}
-	out := output(t, d.home, append(append(docker, "run", "--rm", "--network=host", image), command...)...)
-	output(t, d.home, append(docker, "rmi", image)...)
+func (d daemon) docker(t testing.TB, image string) string {
+	out := output(t, d.home, "docker", "-H", d.socket(), "run", "--rm", "--network=host", image)
+	output(t, d.home, "docker", "-H", d.socket(), "rmi", image)
 	return out
 }
 
-func (d daemon) containerd(t testing.TB, image string, command ...string) string {
-	ctr := []string{"ctr", "-a", d.home + "/exec/containerd/containerd.sock", "-n", "slipway"}
-	output(t, d.home, append(ctr, "image", "pull", "--plain-http", image)...)
-	out := output(t, d.home, append(append(ctr, "run", "--rm", "--net-host", "--fifo-dir", t.TempDir(), image, "once"), command...)...)
-	output(t, d.home, append(ctr, "image", "rm", "--sync", image)...)
+func (d daemon) containerd(t testing.TB, image string) string {
+	ctr := func(args ...string) string {
+		return output(t, d.home, append([]string{"ctr", "-a", d.home + "/exec/containerd/containerd.sock", "-n", "slipway"}, args...)...)
+	}
+	ctr("image", "pull", "--plain-http", image)
+	out := ctr("run", "--rm", "--net-host", "--fifo-dir", t.TempDir(), image, "once")
+	ctr("image", "rm", "--sync", image)
 	return out
 }

@@ -98,9 +98,21 @@ type grants struct {
 }
 
 func newGrants(d Deps) (*grants, error) {
-	g := &grants{
-		containers: d.Containers,
-		now:        d.Now,
+	g := cachesOnly(d.Containers)
+	g.now = d.Now
+	var err error
+	g.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { g.revoke(string(m.Data)) })
+	if err != nil {
+		return nil, fmt.Errorf("listening for revocations: %w", err)
+	}
+	return g, nil
+}
+
+// cachesOnly are grants that hear of no revocation.
+func cachesOnly(c containerv1.ContainerServiceClient) *grants {
+	return &grants{
+		containers: c,
+		now:        time.Now,
 		known: otter.Must(&otter.Options[string, *grant]{
 			MaximumSize:      50_000,
 			ExpiryCalculator: otter.ExpiryWriting[string, *grant](remembered),
@@ -110,15 +122,18 @@ func newGrants(d Deps) (*grants, error) {
 			ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[string, time.Duration]) time.Duration { return e.Value }),
 		}),
 	}
-	var err error
-	g.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { g.revoke(string(m.Data)) })
-	if err != nil {
-		return nil, fmt.Errorf("listening for revocations: %w", err)
-	}
-	return g, nil
 }
 
-func (g *grants) close() error { return g.sub.Unsubscribe() }
+func (g *grants) close() error {
+	g.forget()
+	return g.sub.Unsubscribe()
+}
+
+// forget ends the caches.
+func (g *grants) forget() {
+	g.known.StopAllGoroutines()
+	g.refused.StopAllGoroutines()
+}
 
 // revoke forgets a token for longer than an answer that is on its way takes.
 func (g *grants) revoke(token string) {

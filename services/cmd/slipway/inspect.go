@@ -14,6 +14,7 @@ import (
 
 func inspectCommand(s *settings) *cobra.Command {
 	var platform string
+	var workspace int64
 	cmd := &cobra.Command{
 		Use:   "inspect REF",
 		Short: "Show what an image is made of, or which platforms it has",
@@ -25,9 +26,14 @@ one of them.`,
 		Args:    exactly(1),
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "The platform of a multi-platform image to show, e.g. linux/arm64.")
+	cmd.Flags().Int64Var(&workspace, "workspace", 0, "The `id` of the workspace whose registry credentials are used.")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		what := call{method: http.MethodPost, path: "/v1alpha1/inspect", signed: true, body: &inspectv1.ImageQuery{ContainerImage: args[0]}}
+		image := &inspectv1.ImageQuery{ContainerImage: args[0]}
+		if workspace != 0 {
+			image.PlatformWorkspaceId = &workspace
+		}
+		what := call{method: http.MethodPost, path: "/v1alpha1/inspect", signed: true, body: image}
 		if platform != "" {
 			what.query = url.Values{"platform": {platform}}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -64,17 +65,33 @@ the others, and is told where they are.`,
 				return err
 			}
 			log := app.NewLogger(os.Stderr, cfg.LogLevel)
-			for _, f := range config.Fields(&cfg) {
-				log.Debug("Setting", "key", f.Key, "value", f.String())
-			}
+			logSettings(log, &cfg)
 			a, err := app.New(cmd.Context(), cfg, args, app.Build{Version: version, Commit: commit}, log)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), a.Banner())
+			if t := a.FirstToken(); t != "" && isTerminal(os.Stdout) {
+				fmt.Fprintf(cmd.OutOrStdout(), "Your access token, shown this once:\n  export SLIPWAY_TOKEN=%s\n\n", t)
+			}
 			return a.Run(cmd.Context())
 		},
 	}
+}
+
+// logSettings writes the values in effect, without the secret ones.
+func logSettings(log *slog.Logger, cfg *config.Config) {
+	var attrs []any
+	for _, f := range config.Fields(cfg) {
+		attrs = append(attrs, f.Key, f.String())
+	}
+	log.Info("Settings", attrs...)
+}
+
+// isTerminal says whether a person reads what is written there.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func migrateCommand() *cobra.Command {

@@ -57,7 +57,9 @@ func TestParsePlatformRefuses(t *testing.T) {
 
 func TestMatches(t *testing.T) {
 	t.Parallel()
-	p := func(arch, variant string) oci.Platform { return oci.Platform{OS: "linux", Architecture: arch, Variant: variant} }
+	p := func(arch, variant string) oci.Platform {
+		return oci.Platform{OS: "linux", Architecture: arch, Variant: variant}
+	}
 	for _, tc := range []struct {
 		name  string
 		asked oci.Platform

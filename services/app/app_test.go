@@ -1,0 +1,110 @@
+package app
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/config"
+)
+
+func TestShape(t *testing.T) {
+	t.Parallel()
+	shared := config.Config{
+		DatabaseURL: "postgres://x", RedisURL: "redis://x", NATSURL: "nats://x", GRPCAddr: "127.0.0.1:1",
+		ContainerAddr: "c:1", InspectAddr: "i:1", PlatformAddr: "p:1", AdminTokenFile: "f",
+	}
+	for _, c := range []struct {
+		name   string
+		roles  []string
+		change func(*config.Config)
+		says   string // "" when all is well
+	}{
+		{"all on defaults", nil, func(c *config.Config) { *c = config.Config{} }, ""},
+		{"one with everything", []string{"registry"}, nil, ""},
+		{"embedded Redis in a part", []string{"registry"}, func(c *config.Config) { c.RedisURL = "" }, "set redis_url"},
+		{"embedded bus in a part", []string{"container"}, func(c *config.Config) { c.NATSURL = "" }, "set nats_url"},
+		{"embedded database in a part", []string{"platform"}, func(c *config.Config) { c.DatabaseURL = "" }, "set database_url"},
+		{"a room that is nowhere", []string{"gateway"}, func(c *config.Config) { c.InspectAddr = "" }, "set inspect_addr"},
+		{"a room beside it", []string{"gateway", "inspect"}, func(c *config.Config) { c.InspectAddr = "" }, ""},
+		{"first user of a part", []string{"platform"}, func(c *config.Config) { c.AdminTokenFile = "" }, "admin_token_file"},
+		{"open to the network", []string{"inspect"}, func(c *config.Config) { c.GRPCAddr = "0.0.0.0:1" }, "rpc_cert_file"},
+		{"open with a secret", []string{"inspect"}, func(c *config.Config) { c.GRPCAddr, c.RPCSecretFile = "0.0.0.0:1", "f" }, ""},
+	} {
+		cfg := shared
+		if c.change != nil {
+			c.change(&cfg)
+		}
+		chosen, err := choose(c.roles)
+		if err == nil {
+			err = shape(cfg, chosen)
+		}
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
+	}
+	if _, err := choose([]string{"unknown"}); err == nil || !strings.Contains(err.Error(), "platform, container") {
+		t.Errorf("an unknown role: %v", err)
+	}
+}
+
+func TestClientIP(t *testing.T) {
+	t.Parallel()
+	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	for _, c := range []struct {
+		name, peer string
+		forwarded  []string
+		want       string
+	}{
+		{"direct", "1.2.3.4:5", nil, "1.2.3.4"},
+		{"direct, with a lie", "1.2.3.4:5", []string{"9.9.9.9"}, "1.2.3.4"},
+		{"through a proxy", "10.0.0.1:5", []string{"1.2.3.4"}, "1.2.3.4"},
+		{"through two proxies", "10.0.0.1:5", []string{"1.2.3.4, 10.0.0.2"}, "1.2.3.4"},
+		{"through a proxy, with a lie in front", "10.0.0.1:5", []string{"9.9.9.9, 1.2.3.4"}, "1.2.3.4"},
+		{"several headers", "10.0.0.1:5", []string{"9.9.9.9", "1.2.3.4, 10.0.0.2"}, "1.2.3.4"},
+		{"garbage behind a proxy", "10.0.0.1:5", []string{"1.2.3.4, garbage"}, "10.0.0.1"},
+		{"a proxy itself", "10.0.0.1:5", nil, "10.0.0.1"},
+		{"mapped", "[::ffff:1.2.3.4]:5", nil, "1.2.3.4"},
+		{"IPv6", "[2001:db8::1]:5", nil, "2001:db8::1"},
+	} {
+		r := &http.Request{RemoteAddr: c.peer, Header: http.Header{"X-Forwarded-For": c.forwarded}}
+		if got := clientIP(r, proxies).String(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestPathsInLogs(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"/v2/wt/abcdefgh/lib/tool/manifests/v1": "/v2/wt/abcd…/lib/tool/manifests/v1",
+		"/v1alpha2/container/abcdefgh/status":   "/v1alpha2/container/abcd…/status",
+		"/container-token/abcdefgh":             "/container-token/abcd…",
+		"/v2/wt/abcdefgh":                       "/v2/wt/abcd…",
+		"/service-info":                         "/service-info",
+	} {
+		if got := redactPath(in); got != want {
+			t.Errorf("%s shows as %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	for in, kept := range map[string]bool{
+		"abc-1.2_X": true, "": false, "with blank": false, "line\nbreak": false, strings.Repeat("x", 65): false,
+	} {
+		got := requestID(&http.Request{Header: http.Header{"X-Request-Id": {in}}})
+		if (got == in) != kept || got == "" {
+			t.Errorf("%q became %q", in, got)
+		}
+	}
+}
+
+func TestConfigPageIsCurrent(t *testing.T) {
+	t.Parallel()
+	if page := readFile(t, "../../deploy/config.md"); page != config.Page() {
+		t.Error("deploy/config.md is not what `slipwayd config --markdown` prints: run `make generate`")
+	}
+}

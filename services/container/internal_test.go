@@ -1,0 +1,151 @@
+package container
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// brokenBus is a NATS that cannot be reached, until it is mended.
+type brokenBus struct{ broken bool }
+
+func (b *brokenBus) Publish(string, []byte) error {
+	if b.broken {
+		return errors.New("not connected")
+	}
+	return nil
+}
+
+func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
+			t.Fatal(err)
+		}
+		bus, client := &brokenBus{broken: true}, testkit.Redis(t)
+		s := &Service{
+			deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: time.Hour}},
+			store: store{db}, tokens: tokenCache{client, testkit.Log(t)},
+		}
+		token := newToken()
+		rec := record{created: time.Now(), expires: time.Now().Add(time.Hour), plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
+		if err := s.store.insert(t.Context(), rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.revoke(t.Context(), token); err != nil {
+			t.Fatalf("SQL has it, so it is revoked: %v", err)
+		}
+		if err := client.FlushAll(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.resendRevocations(t.Context())
+		if left, err := s.store.unsent(t.Context(), time.Now()); err != nil || len(left) != 1 {
+			t.Errorf("while NATS is away %d wait, %v", len(left), err)
+		}
+		bus.broken = false
+		s.resendRevocations(t.Context())
+		if left, err := s.store.unsent(t.Context(), time.Now()); err != nil || len(left) != 0 {
+			t.Errorf("afterwards %d wait, %v", len(left), err)
+		}
+		if _, err := s.tokens.get(t.Context(), token); !errors.Is(err, errRevoked) {
+			t.Errorf("Redis says %v", err)
+		}
+	})
+}
+
+func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: store{db}}
+		ctx := t.Context()
+		old, young := newToken(), newToken()
+		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {
+			rec := record{created: now, expires: expires, plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
+			if err := errors.Join(s.store.insert(ctx, rec), s.store.addDigest(ctx, token, "sha256:1", now)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := errors.Join(s.store.putLayer(ctx, "needed", []byte("x"), now), s.store.putLayer(ctx, "expired", []byte("y"), now.Add(-25*time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+		s.sweep(ctx)
+		if _, err := s.store.get(ctx, old); !errors.Is(err, fault.NotFound) {
+			t.Errorf("the old request: %v", err)
+		}
+		if r, err := s.store.get(ctx, young); err != nil || len(r.plan.GetDigests()) != 1 {
+			t.Errorf("the young request: %v, %v", r.plan, err)
+		}
+		if _, err := s.store.layer(ctx, "expired"); !errors.Is(err, fault.NotFound) {
+			t.Errorf("the expired layer: %v", err)
+		}
+		if there, err := s.store.extendLayer(ctx, "needed", now.Add(72*time.Hour)); !there || err != nil {
+			t.Errorf("extending: %v, %v", there, err)
+		}
+		now = now.Add(48 * time.Hour)
+		s.sweep(ctx)
+		if _, err := s.store.layer(ctx, "needed"); err != nil {
+			t.Errorf("a layer that was asked for again is gone: %v", err)
+		}
+	})
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"containerImage":"ubuntu"}`)
+	f.Add(`{"containerFile":"RlJPTQ==","format":"sif","containerPlatform":"amd64,arm64"}`)
+	f.Add(`{"packages":{"type":"CONDA","entries":["bwa"]},"timestamp":"2026-01-31T12:00Z"}`)
+	f.Add(`{"containerImage":"x","containerConfig":{"layers":[{"location":"data:AA==","gzipDigest":"sha256:1"}]}}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		r := &containerv1.ContainerRequest{}
+		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(body), r) != nil {
+			return
+		}
+		c, err := check(r, false, func(caller.Claim) error { return nil })
+		e, ok := fault.As(err)
+		if err != nil && (!ok || e.Kind != fault.Invalid || e.Public == "") {
+			t.Errorf("%s: a refusal is a fault for the caller, not %v", body, err)
+		}
+		if err == nil && !isRecipe(r) && c.image.Registry == "" {
+			t.Errorf("%s: accepted without an image", body)
+		}
+	})
+}
+
+func FuzzDataLayer(f *testing.F) {
+	f.Add("AAAA", int64(3))
+	f.Fuzz(func(_ *testing.T, content string, size int64) {
+		_, _ = decodeData("layer", &containerv1.Layer{Location: dataPrefix + content, GzipSize: &size})
+	})
+}
+
+func TestBasicLogin(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"Basic b3BzOnBhc3M6d29yZA==": "ops|pass:word", "basic b3BzOng=": "ops|x", "Bearer x": "", "Basic !": "", "": "",
+	} {
+		name, password, ok := basicLogin(in)
+		if got := name + "|" + password; ok && got != want || !ok && want != "" {
+			t.Errorf("%q reads as %q, %v", in, got, ok)
+		}
+	}
+}
+
+func TestOperatorFileIsChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := readOperators("/nonexistent"); err == nil || strings.Contains(err.Error(), "<nil>") {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
