@@ -103,7 +103,7 @@ func engines(t testing.TB) []engine {
 func podman(t testing.TB, image string) string {
 	home := t.TempDir()
 	return output(t, home,
-		"podman", "--root", home + "/images", "--runroot", "/run/podman", "--storage-driver", "overlay",
+		"podman", "--root", home+"/images", "--runroot", "/run/podman", "--storage-driver", "overlay",
 		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
 		"run", "--rm", "--tls-verify=false", "--network=host",
 		// More than a process without CAP_SYS_RESOURCE may ask for is the default.

@@ -169,8 +169,9 @@ type program struct {
 	// replicas are the addresses of processes that play the registry.
 	replicas []string
 	procs    []*process
-	redis    *testkit.Server // nil when embedded
-	token    string
+	// The real servers; nil when embedded.
+	redis, nats, postgres *testkit.Server
+	token                 string
 }
 
 // token is the first user's access token in every test.

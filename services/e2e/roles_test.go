@@ -42,7 +42,7 @@ func processPerRole(t testing.TB, s settings) *program {
 	shared["trusted_proxies"] = "127.0.0.1"
 	migrate(t, shared)
 
-	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, token: adminToken}
+	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken}
 	role := func(name, role string, more settings) string {
 		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "data_dir": t.TempDir()}
 		maps.Copy(env, shared)

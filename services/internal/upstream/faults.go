@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -53,7 +52,6 @@ func IsRange(err error) bool { return errors.Is(err, errRange) }
 
 // unreachable says why there was no answer.
 func unreachable(host string, err error) error {
-	var timeout net.Error
 	var st *statusError
 	switch {
 	case errors.As(err, &st):
@@ -62,10 +60,17 @@ func unreachable(host string, err error) error {
 		return err
 	case errors.As(err, new(*fault.Error)):
 		return err
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case isTimeout(err):
 		return fault.Timeout.New("The registry "+host+" did not answer in time", err)
 	}
 	return fault.Unavailable.New("The registry "+host+" cannot be reached", err).After(5 * time.Second)
+}
+
+// isTimeout says whether somebody was silent for too long; who waited once will
+// not wait again.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // isFinal says whether another try would end the same way.

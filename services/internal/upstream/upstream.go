@@ -314,7 +314,7 @@ func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
 		return false
 	}
 	if err != nil {
-		return !isFinal(err)
+		return !isFinal(err) && !isTimeout(err)
 	}
 	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
 	return busy && resp.StatusCode != http.StatusNotImplemented && retryAfter(resp) <= 5*time.Second

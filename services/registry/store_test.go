@@ -1,0 +1,62 @@
+package registry_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry"
+)
+
+func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
+	t.Parallel()
+	dir, img := t.TempDir(), testkit.Image(t, "amd64", true)
+	want, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := remote.WithAuth(&authn.Basic{Username: "slipway", Password: "secret"})
+	for _, restarted := range []bool{false, true} {
+		store := registry.NewStore(dir, upstream.Login{Username: "slipway", Password: "secret"})
+		server := httptest.NewServer(store)
+		ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/store/tool:1", name.Insecure)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !restarted {
+			if err := remote.Write(ref, img); err == nil {
+				t.Error("anybody can push")
+			}
+			if err := remote.Write(ref, img, login); err != nil {
+				t.Fatalf("pushing: %v", err)
+			}
+		}
+		if _, err := remote.Head(ref); err == nil {
+			t.Error("anybody can pull")
+		}
+		if got, err := remote.Head(ref, login); err != nil || got.Digest != want {
+			t.Errorf("restarted=%v: %v, %v", restarted, got, err)
+		}
+		server.Close()
+		if err := store.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestImageStoreWithoutALoginIsShut(t *testing.T) {
+	t.Parallel()
+	store := registry.NewStore(t.TempDir(), upstream.Login{})
+	defer store.Close()
+	w := httptest.NewRecorder()
+	store.ServeHTTP(w, httptest.NewRequest("GET", "/v2/store/x/manifests/1", nil))
+	if w.Code != 401 {
+		t.Errorf("answered %d", w.Code)
+	}
+}
