@@ -38,6 +38,9 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 				span.SetAttributes(attribute.Int("http.response.status_code", rec.code))
 			}
 			span.End()
+			if w.Header().Get("Content-Length") != "" {
+				_ = http.NewResponseController(w).Flush() // nobody needs to wait for the log
+			}
 			a.logRequest(ctx, r, rec, time.Since(start), call)
 		}()
 		next.ServeHTTP(rec, r.WithContext(ctx))

@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -127,33 +125,5 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	return stream(w, b.Body)
-}
-
-// slowest is how long a client may take to accept the next piece of a blob.
-const slowest = 2 * time.Minute
-
-// pieces are reused between streams: memory is pieces in flight, not blobs.
-var pieces = sync.Pool{New: func() any { return new([64 << 10]byte) }}
-
-// stream copies piece by piece; a client that stops reading is given up.
-func stream(w http.ResponseWriter, body io.Reader) error {
-	rc := http.NewResponseController(w)
-	buf := pieces.Get().(*[64 << 10]byte) //nolint:forcetypeassert // the pool holds nothing else
-	defer pieces.Put(buf)
-	for {
-		n, err := body.Read(buf[:])
-		if n > 0 {
-			_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
-			if _, err := w.Write(buf[:n]); err != nil {
-				return fmt.Errorf("writing a blob: %w", err)
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return s.streams.copy(w, b.Body)
 }

@@ -29,8 +29,9 @@ type image struct {
 	augmented bool
 
 	mu sync.Mutex
-	// blobs are sizes by digest, of the manifests that were read so far.
+	// blobs are sizes by digest, of the manifests in noted.
 	blobs map[digest.Digest]int64
+	noted map[digest.Digest]bool
 	// others are manifests that the image leads to beside its entries.
 	others map[digest.Digest]bool
 	// walked says that blobs and others are complete.
@@ -173,7 +174,8 @@ func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image
 	if err != nil {
 		return nil, err
 	}
-	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, blobs: map[digest.Digest]int64{}, others: map[digest.Digest]bool{}}
+	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
+		blobs: map[digest.Digest]int64{}, noted: map[digest.Digest]bool{}}
 	if !g.add.IsZero() {
 		out, err := oci.Augment(ctx, r, doc, g.add, g.platform)
 		if err != nil {
@@ -201,12 +203,16 @@ func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image
 
 // addBlobs notes what a manifest refers to.
 func (img *image) addBlobs(doc oci.Document) error {
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	if img.noted[doc.Digest] {
+		return nil
+	}
 	m, err := oci.ParseManifest(doc)
 	if err != nil {
 		return err
 	}
-	img.mu.Lock()
-	defer img.mu.Unlock()
+	img.noted[doc.Digest] = true
 	for _, d := range append(m.Layers, m.Config) {
 		img.blobs[d.Digest] = d.Size
 	}

@@ -64,6 +64,7 @@ type Registry struct {
 	grants  *grants
 	images  *images
 	layers  *layerCache
+	streams *streams
 	seconds *prometheus.HistogramVec
 }
 
@@ -78,7 +79,7 @@ func New(d Deps) (*Registry, error) {
 		return nil, err
 	}
 	r := &Registry{
-		deps: d, grants: grants, images: newImages(d), layers: layers,
+		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slipway_registry_seconds",
 			Help:    "Time until registry requests were answered in full, by kind and status code.",

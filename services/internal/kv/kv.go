@@ -34,6 +34,7 @@ func Connect(rawURL string) (redis.UniversalClient, error) {
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 	o.MaxRetries = 1
 	o.DisableIdentity = true
+	o.Protocol = 2 // RESP3 looks for push messages before every reply; nobody here asks for any
 	return redis.NewUniversalClient(o), nil
 }
 
@@ -42,6 +43,7 @@ func Local(dial Dialer) redis.UniversalClient {
 	return redis.NewClient(&redis.Options{
 		Dialer:          func(context.Context, string, string) (net.Conn, error) { return dial() },
 		DisableIdentity: true,
+		Protocol:        2,
 		PoolSize:        16,
 	})
 }

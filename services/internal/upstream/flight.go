@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"sync"
 )
 
@@ -21,12 +22,17 @@ type call[V any] struct {
 	err     error
 }
 
-// Do answers work's result, sharing it with everybody who asks meanwhile.
+// Do answers work's result, sharing it with everybody who asks meanwhile. The
+// first caller does the work itself, and stays until it ends.
 func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
-	c := f.join(ctx, key, work)
+	c, shared := f.join(ctx, key)
+	if shared != nil {
+		defer context.AfterFunc(ctx, func() { f.leave(key, c) })()
+		f.run(shared, key, c, work)
+		return c.value, c.err
+	}
 	select {
 	case <-c.done:
-		f.leave(key, c)
 		return c.value, c.err
 	case <-ctx.Done():
 		f.leave(key, c)
@@ -35,30 +41,35 @@ func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context)
 	}
 }
 
-func (f *Flight[K, V]) join(ctx context.Context, key K, work func(context.Context) (V, error)) *call[V] {
+// join waits with those who are there; the first one gets the context to work
+// with.
+func (f *Flight[K, V]) join(ctx context.Context, key K) (*call[V], context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[key]; ok {
 		c.waiting++
-		return c
+		return c, nil
 	}
 	if f.calls == nil {
 		f.calls = map[K]*call[V]{}
 	}
 	// What the request carries goes along; its end does not.
 	shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel}
+	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel, err: errors.New("the work of a joined call panicked")}
 	f.calls[key] = c
-	go func() {
-		c.value, c.err = work(shared)
+	return c, shared
+}
+
+// run does the work, and lets the others go even when it panics.
+func (f *Flight[K, V]) run(ctx context.Context, key K, c *call[V], work func(context.Context) (V, error)) {
+	defer func() {
+		c.cancel()
 		f.mu.Lock()
-		if f.calls[key] == c {
-			delete(f.calls, key)
-		}
+		f.drop(key, c)
 		f.mu.Unlock()
 		close(c.done)
 	}()
-	return c
+	c.value, c.err = work(ctx)
 }
 
 // leave stops the work when nobody waits for it any more.
@@ -67,8 +78,12 @@ func (f *Flight[K, V]) leave(key K, c *call[V]) {
 	defer f.mu.Unlock()
 	if c.waiting--; c.waiting == 0 {
 		c.cancel()
-		if f.calls[key] == c {
-			delete(f.calls, key)
-		}
+		f.drop(key, c)
+	}
+}
+
+func (f *Flight[K, V]) drop(key K, c *call[V]) {
+	if f.calls[key] == c {
+		delete(f.calls, key)
 	}
 }
