@@ -21,7 +21,31 @@ import (
 type Keychain struct {
 	service  map[string]upstream.Login
 	platform platformv1.PlatformServiceClient
+	own      Own
 	known    *otter.Cache[keychainKey, upstream.Login]
+}
+
+// Own is where the service keeps what it builds. The zero value is nowhere.
+type Own struct {
+	// Host and Repository are the registry and the path; everything below it
+	// belongs to it.
+	Host, Repository string
+	// Login is the service's own for it; the zero value is the one that
+	// ReadAuthFile has for it.
+	Login upstream.Login
+}
+
+// Has says whether a repository is the own one, or below it.
+func (o Own) Has(host, repository string) bool {
+	return o.Host != "" && host == o.Host && (repository == o.Repository || strings.HasPrefix(repository, o.Repository+"/"))
+}
+
+// String is "<host>/<repository>"; "" for nowhere.
+func (o Own) String() string {
+	if o.Host == "" {
+		return ""
+	}
+	return o.Host + "/" + o.Repository
 }
 
 type keychainKey struct {
@@ -41,10 +65,38 @@ func NewKeychain(service map[string]upstream.Login, platform platformv1.Platform
 	})}
 }
 
+// WithOwn answers a keychain that also knows the service's own repository. What
+// is remembered is shared.
+func (k *Keychain) WithOwn(o Own) *Keychain {
+	c := *k
+	c.own = o
+	if (o.Login == upstream.Login{}) && o.Host != "" {
+		c.own.Login = k.serviceLogin(o.Host, o.Repository)
+	}
+	return &c
+}
+
+// Target answers how caller's builds are pushed and served: in the service's own
+// repository with the service's login, anywhere else with the caller's own or
+// none, never the service's.
+func (k *Keychain) Target(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
+	switch {
+	case k.own.Has(host, repository):
+		return upstream.Access{Scope: "own", Login: k.own.Login}, nil
+	case caller.IsAnonymous():
+		return upstream.Access{}, nil
+	}
+	return k.Access(ctx, caller, host, repository)
+}
+
 // Access answers how caller pulls from a repository: an anonymous caller with
 // the service's login for it, where there is one; an identified caller with
-// their own or none, never the service's.
+// their own or none, never the service's. What the service built is read through
+// token names alone (see Target).
 func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
+	if k.own.Has(host, repository) {
+		return upstream.Access{Scope: caller.String()}, nil
+	}
 	if caller.IsAnonymous() {
 		return upstream.Access{Login: k.serviceLogin(host, repository)}, nil
 	}

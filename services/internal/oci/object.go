@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // object is a JSON object that keeps the order of its members and the exact
-// bytes of those that nobody sets.
+// bytes of those that nobody sets. Like encoding/json it finds a member whatever
+// the case of its key, so that both read the same in a document.
 type object struct {
 	members []member
 }
@@ -49,7 +51,7 @@ func parseObject(raw []byte) (*object, error) {
 // get returns a member's bytes, nil when it is not there or null.
 func (o *object) get(key string) json.RawMessage {
 	for _, m := range o.members {
-		if m.key == key && !isNull(m.value) {
+		if strings.EqualFold(m.key, key) && !isNull(m.value) {
 			return m.value
 		}
 	}
@@ -65,7 +67,7 @@ func (o *object) set(key string, value any) error {
 		return err
 	}
 	for i := range o.members {
-		if o.members[i].key == key {
+		if strings.EqualFold(o.members[i].key, key) {
 			o.members[i].value = raw
 			return nil
 		}
@@ -77,7 +79,7 @@ func (o *object) set(key string, value any) error {
 // remove drops a member that may not be there.
 func (o *object) remove(key string) {
 	for i := range o.members {
-		if o.members[i].key == key {
+		if strings.EqualFold(o.members[i].key, key) {
 			o.members = append(o.members[:i], o.members[i+1:]...)
 			return
 		}

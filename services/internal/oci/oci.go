@@ -56,6 +56,18 @@ type Document struct {
 	Bytes     []byte
 }
 
+// Annotations are those of a manifest or index; nil where there are none, or it
+// cannot be read.
+func Annotations(d Document) map[string]string {
+	var m struct {
+		Annotations map[string]string `json:"annotations"`
+	}
+	if json.Unmarshal(d.Bytes, &m) != nil {
+		return nil
+	}
+	return m.Annotations
+}
+
 // NewDocument computes the digest of raw.
 func NewDocument(mediaType string, raw []byte) Document {
 	return Document{MediaType: mediaType, Digest: digest.FromBytes(raw), Bytes: raw}

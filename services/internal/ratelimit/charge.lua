@@ -37,7 +37,8 @@ for i, key in ipairs(KEYS) do
   local used, oldest = tonumber(state[1]), tonumber(state[3])
   if tonumber(state[2]) ~= bucket then
     used, oldest = tidy(key, bucket)
-    redis.call('PEXPIRE', key, 62 * width)
+    -- Some seconds more: the embedded Redis shortens lives a second at a time.
+    redis.call('PEXPIRE', key, 62 * width + 5000)
   end
   local rule = {limit, limit - used, (oldest + 61) * width - now}
   if used + charge > limit then

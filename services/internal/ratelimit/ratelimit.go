@@ -107,7 +107,8 @@ func (l *Limiter) run(ctx context.Context, name, caller string, limit Limit, n i
 	for i, r := range limit {
 		// The braces keep one caller's keys in one slot of a cluster.
 		keys[i] = "limit:{" + caller + "}:" + name + ":" + strconv.FormatInt(r.Window.Milliseconds(), 10)
-		args = append(args, r.Count, r.Window.Milliseconds()/buckets)
+		// Rounded up: sixty buckets must not be shorter than the window.
+		args = append(args, r.Count, (r.Window.Milliseconds()+buckets-1)/buckets)
 	}
 	out, err := l.script.Run(ctx, l.redis, keys, args...).Int64Slice()
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the Postgres driver
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
+	"github.com/pressly/goose/v3/lock"
 	_ "modernc.org/sqlite" // the SQLite driver
 
 	"slipway.dev/services/internal/fault"
@@ -82,8 +83,8 @@ func openSQLite(path string) (*DB, error) {
 func (db *DB) IsSQLite() bool { return db.dialect == database.DialectSQLite3 }
 
 // Migrate brings one room's tables to the newest version. The versions applied
-// are kept in the table `<room>_migrations`. Replicas that start together wait
-// for each other.
+// are kept in the table `<room>_migrations`. Processes that migrate a database
+// server together wait for each other; a SQLite file belongs to one process.
 func (db *DB) Migrate(ctx context.Context, room string, migrations fs.FS) error {
 	p, err := db.provider(room, migrations)
 	if err != nil {
@@ -117,7 +118,15 @@ func (db *DB) provider(room string, migrations fs.FS) (*goose.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := goose.NewProvider("", db.DB, migrations, goose.WithStore(store), goose.WithDisableGlobalRegistry(true))
+	options := []goose.ProviderOption{goose.WithStore(store), goose.WithDisableGlobalRegistry(true)}
+	if !db.IsSQLite() {
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for 5 minutes
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, goose.WithSessionLocker(locker))
+	}
+	p, err := goose.NewProvider("", db.DB, migrations, options...)
 	if err != nil {
 		return nil, fmt.Errorf("reading the migrations of %s: %w", room, err)
 	}

@@ -123,7 +123,7 @@ type pieces struct {
 
 func (p *pieces) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
-	if err == io.EOF { //nolint:errorlint // a reader's own end
+	if errors.Is(err, io.EOF) {
 		err = p.end
 	}
 	return n, err

@@ -253,7 +253,9 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 			if sleep(ctx, wait) {
 				continue
 			}
-			err = ctx.Err()
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
 		}
 		if err != nil {
 			c.answers.WithLabelValues(kind, "error").Inc()

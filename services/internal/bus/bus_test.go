@@ -1,0 +1,191 @@
+package bus_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/embedded"
+	"slipway.dev/services/internal/testkit"
+)
+
+// eachNATS runs a test on every NATS there is.
+func eachNATS(t *testing.T, test func(t *testing.T, nc *nats.Conn)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		test(t, testkit.NATS(t))
+	})
+	if testkit.Real() {
+		t.Run("real", func(t *testing.T) {
+			t.Parallel()
+			test(t, connect(t, testkit.StartNATS(t).URL, testkit.Log(t)))
+		})
+	}
+}
+
+func connect(t testing.TB, url string, log *slog.Logger) *nats.Conn {
+	t.Helper()
+	nc, err := bus.Connect(url, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}
+
+func subscribe(t testing.TB, nc *nats.Conn, subject string) chan *nats.Msg {
+	t.Helper()
+	got := make(chan *nats.Msg, 100)
+	if _, err := nc.ChanSubscribe(subject, got); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		got := subscribe(t, nc, "build.done.*")
+		for i := range 3 {
+			if err := nc.Publish(fmt.Sprintf("build.done.%d", i), []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 3 {
+			if m := <-got; m.Subject != fmt.Sprintf("build.done.%d", i) {
+				t.Errorf("message %d is for %s", i, m.Subject)
+			}
+		}
+		if _, err := nc.Request("nobody", nil, time.Minute); err == nil {
+			t.Error("nobody answered")
+		}
+	})
+}
+
+func TestJetStream(t *testing.T) {
+	t.Parallel()
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs.>"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the same message twice is one
+			if _, err := js.Publish(t.Context(), "jobs.a", []byte("1"), jetstream.WithMsgID("id")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 1 {
+			t.Errorf("it holds %d messages, %v", info.State.Msgs, err)
+		}
+	})
+}
+
+func TestEmbeddedKeepsItsStreams(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, want := range []uint64{1, 2} {
+		s, err := embedded.StartNATS(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := bus.Local(s, testkit.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
+			t.Fatal(err)
+		}
+		ack, err := js.Publish(t.Context(), "jobs", []byte("x"))
+		if err != nil || ack.Sequence != want {
+			t.Errorf("got %+v, %v; want sequence %d", ack, err, want)
+		}
+		nc.Close()
+		s.Shutdown()
+		s.WaitForShutdown()
+	}
+}
+
+func TestConnectRefuses(t *testing.T) {
+	t.Parallel()
+	if nc, err := bus.Connect("nats://%zz", testkit.Log(t)); err == nil {
+		nc.Close()
+		t.Error("that is no URL")
+	}
+}
+
+// notes is a log that a test reads while it is written.
+type notes struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.b.Write(p)
+}
+
+func (n *notes) has(text string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.Contains(n.b.String(), text)
+}
+
+func TestConnectDoesNotWait(t *testing.T) {
+	t.Parallel()
+	nc := connect(t, "nats://127.0.0.1:"+testkit.FreePort(t), testkit.Log(t))
+	if nc.IsConnected() || nc.IsClosed() {
+		t.Errorf("nobody listens, yet it is %s", nc.Status())
+	}
+	if err := nc.Publish("a", []byte("x")); err != nil {
+		t.Errorf("what is said meanwhile should wait: %v", err)
+	}
+}
+
+func TestKilledServerComesBack(t *testing.T) {
+	t.Parallel()
+	if !testkit.Real() {
+		t.Skip("needs a nats-server: set SLIPWAY_TEST_REAL")
+	}
+	server, log := testkit.StartNATS(t), &notes{}
+	nc := connect(t, server.URL, slog.New(slog.NewTextHandler(log, nil)))
+	got := subscribe(t, nc, "a")
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	server.Kill()
+	for nc.IsConnected() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := nc.Publish("a", []byte("said meanwhile")); err != nil {
+		t.Errorf("what is said meanwhile should wait: %v", err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if m := <-got; string(m.Data) != "said meanwhile" {
+		t.Errorf("got %q", m.Data)
+	}
+	for !log.has("NATS connection is back") { // it is told in the background
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !log.has("NATS connection lost") {
+		t.Error("the loss is not logged")
+	}
+}

@@ -1,0 +1,156 @@
+package caller_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+)
+
+func TestID(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name         string
+		in           *platformv1.Identity
+		text, user   string
+		wantsNothing bool
+	}{
+		{"nobody", nil, "", "0@", true},
+		{"an empty identity", &platformv1.Identity{}, "", "0@", true},
+		{"a user", &platformv1.Identity{Endpoint: "https://p", UserId: 7, UserName: "ada"}, "0/7@https://p", "7@https://p", false},
+		{"in a workspace", &platformv1.Identity{Endpoint: "https://p", UserId: 7, WorkspaceId: 3}, "3/7@https://p", "7@https://p", false},
+		{"elsewhere", &platformv1.Identity{Endpoint: "https://q", UserId: 7}, "0/7@https://q", "7@https://q", false},
+	} {
+		id := caller.Of(tc.in)
+		if id.String() != tc.text || id.User() != tc.user || id.IsAnonymous() != tc.wantsNothing {
+			t.Errorf("%s: got %q, %q, %v", tc.name, id.String(), id.User(), id.IsAnonymous())
+		}
+	}
+}
+
+func TestReadClaim(t *testing.T) {
+	t.Parallel()
+	type request = containerv1.ContainerRequest
+	for _, tc := range []struct {
+		name string
+		in   *request
+		want caller.Claim
+		err  error
+	}{
+		{"nothing", &request{}, caller.Claim{}, nil},
+		{"new names", &request{PlatformAccessToken: "t", PlatformEndpoint: "e", PlatformWorkspaceId: new(int64(3))}, caller.Claim{"t", "e", 3}, nil},
+		{"old names", &request{TowerAccessToken: "t", TowerEndpoint: "e", TowerWorkspaceId: new(int64(3))}, caller.Claim{"t", "e", 3}, nil},
+		{"both, the same", &request{TowerAccessToken: "t", PlatformAccessToken: "t"}, caller.Claim{Token: "t"}, nil},
+		{"a refresh token is not used", &request{PlatformRefreshToken: "r"}, caller.Claim{}, nil},
+		{"two tokens", &request{TowerAccessToken: "t", PlatformAccessToken: "u"}, caller.Claim{}, fault.Invalid},
+		{"two refresh tokens", &request{TowerRefreshToken: "t", PlatformRefreshToken: "u"}, caller.Claim{}, fault.Invalid},
+		{"two endpoints", &request{TowerEndpoint: "t", PlatformEndpoint: "u"}, caller.Claim{}, fault.Invalid},
+		{"two workspaces", &request{TowerWorkspaceId: new(int64(1)), PlatformWorkspaceId: new(int64(2))}, caller.Claim{}, fault.Invalid},
+		{"a negative workspace", &request{TowerWorkspaceId: new(int64(-1))}, caller.Claim{}, fault.Invalid},
+	} {
+		got, err := caller.ReadClaim(tc.in)
+		if got != tc.want || !errors.Is(err, tc.err) {
+			t.Errorf("%s: got %+v, %v", tc.name, got, err)
+		}
+	}
+}
+
+// platform knows the token "good" and its owner's login at quay.io; it notes
+// what it is asked.
+type platform struct {
+	platformv1.PlatformServiceClient
+	authorized []*platformv1.AuthorizeRequest
+	asked      []*platformv1.GetCredentialsRequest
+	err        error
+}
+
+var adaIdentity = &platformv1.Identity{Endpoint: "https://p", UserId: 7, UserName: "ada"}
+
+func (p *platform) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
+	p.authorized = append(p.authorized, req)
+	switch {
+	case p.err != nil:
+		return nil, p.err
+	case req.GetAccessToken() != "good":
+		return nil, fault.Unauthenticated.Newf("The access token is not known")
+	case req.GetWorkspaceId() != 0:
+		return nil, fault.Denied.Newf("You are no member of the workspace")
+	}
+	return &platformv1.AuthorizeResponse{Identity: adaIdentity}, nil
+}
+
+func (p *platform) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
+	p.asked = append(p.asked, req)
+	if p.err != nil {
+		return nil, p.err
+	}
+	resp := &platformv1.GetCredentialsResponse{}
+	if req.GetRegistry() == "quay.io" {
+		resp.Credentials = &platformv1.Credentials{Username: "ada", Password: "own"}
+	}
+	return resp, nil
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	down := fault.Unavailable.Newf("down")
+	for _, tc := range []struct {
+		name, header string
+		claim        caller.Claim
+		closed       bool // to anonymous callers
+		down         error
+		want         *platformv1.Identity
+		err          error
+		token        string // that the platform was asked about; "" is none
+	}{
+		{name: "anonymous"},
+		{name: "anonymous, shut", closed: true, err: fault.Unauthenticated},
+		{name: "a token", claim: caller.Claim{Token: "good"}, want: adaIdentity, token: "good"},
+		{name: "a token, shut", claim: caller.Claim{Token: "good"}, closed: true, want: adaIdentity, token: "good"},
+		{name: "a wrong token is nobody's", claim: caller.Claim{Token: "bad"}, err: fault.Unauthenticated, token: "bad"},
+		{name: "a header", header: "Bearer good", want: adaIdentity, token: "good"},
+		{name: "a header in capitals", header: "BEARER  good ", want: adaIdentity, token: "good"},
+		{name: "a header wins", header: "Bearer good", claim: caller.Claim{Token: "bad"}, want: adaIdentity, token: "good"},
+		{name: "a basic header is not for us", header: "Basic eDp5", claim: caller.Claim{Token: "good"}, want: adaIdentity, token: "good"},
+		{name: "an empty header", header: "Bearer ", closed: true, err: fault.Unauthenticated},
+		{name: "the own platform", claim: caller.Claim{Token: "good", Endpoint: "https://p/"}, want: adaIdentity, token: "good"},
+		{name: "its other address", claim: caller.Claim{Token: "good", Endpoint: "https://p2"}, want: adaIdentity, token: "good"},
+		{name: "a foreign platform", claim: caller.Claim{Token: "good", Endpoint: "https://evil"}, err: fault.Invalid},
+		{name: "not a member", claim: caller.Claim{Token: "good", WorkspaceID: 5}, err: fault.Unauthenticated, token: "good"},
+		{name: "the platform is down", claim: caller.Claim{Token: "good"}, down: down, err: fault.Unavailable, token: "good"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			p := &platform{err: tc.down}
+			g := caller.Gate{Platform: p, Endpoints: []string{"https://p", "https://p2"}, Anonymous: !tc.closed}
+			got, err := g.Identify(rpc.WithCall(t.Context(), rpc.Call{Authorization: tc.header}), tc.claim)
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, %v; want %v, %v", got, err, tc.want, tc.err)
+			}
+			token := ""
+			if len(p.authorized) > 0 {
+				token = p.authorized[0].GetAccessToken()
+			}
+			if token != tc.token {
+				t.Errorf("the platform was asked about %q, want %q", token, tc.token)
+			}
+		})
+	}
+}
+
+func TestGateSaysWhyNot(t *testing.T) {
+	t.Parallel()
+	g := caller.Gate{Platform: &platform{}, Endpoints: []string{"https://p"}}
+	_, err := g.Identify(t.Context(), caller.Claim{Token: "good", WorkspaceID: 5})
+	if e, _ := fault.As(err); e == nil || e.Public != "You are no member of the workspace" {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,111 @@
+package caller_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+var (
+	adaID   = caller.ID{Endpoint: "https://p", UserID: 7}
+	service = map[string]upstream.Login{
+		"quay.io": {Username: "host"}, "quay.io/team": {Username: "team"}, "quay.io/team/app": {Username: "app"},
+		"ghcr.io/team": {Username: "ghcr"},
+	}
+)
+
+func TestServiceLogins(t *testing.T) {
+	t.Parallel()
+	k := caller.NewKeychain(service, &platform{})
+	for _, tc := range []struct{ name, host, repository, want string }{
+		{"the host", "quay.io", "other/app", "host"},
+		{"a path", "quay.io", "team/tool", "team"},
+		{"the longest path", "quay.io", "team/app", "app"},
+		{"below the longest path", "quay.io", "team/app/x", "app"},
+		{"by component", "quay.io", "team/apple", "team"},
+		{"by component of a path", "quay.io", "teams/app", "host"},
+		{"only a path is known", "ghcr.io", "team/app", "ghcr"},
+		{"another path", "ghcr.io", "app", ""},
+		{"another host", "docker.io", "team/app", ""},
+		{"another port", "quay.io:5000", "team/app", ""},
+	} {
+		got, err := k.Access(t.Context(), caller.ID{}, tc.host, tc.repository)
+		if err != nil || got.Scope != "" || got.Login.Username != tc.want {
+			t.Errorf("%s: got %q in scope %q, %v; want %q", tc.name, got.Login.Username, got.Scope, err, tc.want)
+		}
+	}
+}
+
+func TestUsersLogins(t *testing.T) {
+	t.Parallel()
+	p := &platform{}
+	k := caller.NewKeychain(map[string]upstream.Login{"docker.io": {Username: "service"}}, p)
+	for _, tc := range []struct{ name, host, want string }{
+		{"their own", "quay.io", "ada"},
+		{"none: never the service's", "docker.io", ""},
+	} {
+		got, err := k.Access(t.Context(), caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 3}, tc.host, "team/app")
+		if err != nil || got.Scope != "3/7@https://p" || got.Login.Username != tc.want {
+			t.Errorf("%s: got %q in scope %q, %v", tc.name, got.Login.Username, got.Scope, err)
+		}
+	}
+	if id := p.asked[0].GetIdentity(); id.GetEndpoint() != "https://p" || id.GetUserId() != 7 || id.GetWorkspaceId() != 3 {
+		t.Errorf("asked for %v", id)
+	}
+}
+
+func TestLoginsAreRemembered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &platform{}
+		k := caller.NewKeychain(nil, p)
+		defer k.Stop()
+		ask := func(id caller.ID, host string) {
+			t.Helper()
+			if got, err := k.Access(t.Context(), id, host, "a"); err != nil || got.Scope != id.String() {
+				t.Errorf("got %q, %v", got.Scope, err)
+			}
+		}
+		bob := caller.ID{Endpoint: "https://p", UserID: 8}
+		for _, step := range []struct {
+			name string
+			id   caller.ID
+			host string
+			wait time.Duration
+			want int // questions to the platform so far
+		}{
+			{"first", adaID, "quay.io", 0, 1},
+			{"again", adaID, "quay.io", 0, 1},
+			{"another caller", bob, "quay.io", 0, 2},
+			{"another workspace", caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 1}, "quay.io", 0, 3},
+			{"another registry, without a login", adaID, "docker.io", 0, 4},
+			{"no login is remembered too", adaID, "docker.io", 0, 4},
+			{"a little later", adaID, "quay.io", 50 * time.Second, 4},
+			{"after a minute, whenever it was read", adaID, "quay.io", 11 * time.Second, 5},
+		} {
+			time.Sleep(step.wait) // the test's own clock
+			ask(step.id, step.host)
+			if len(p.asked) != step.want {
+				t.Errorf("%s: the platform was asked %d times, want %d", step.name, len(p.asked), step.want)
+			}
+		}
+	})
+}
+
+func TestFailuresAreNotRemembered(t *testing.T) {
+	t.Parallel()
+	p := &platform{err: fault.Denied.Newf("no")}
+	k := caller.NewKeychain(nil, p)
+	if _, err := k.Access(t.Context(), adaID, "quay.io", "a"); !errors.Is(err, fault.Denied) {
+		t.Errorf("got %v, want fault.Denied", err)
+	}
+	p.err = nil
+	if got, err := k.Access(t.Context(), adaID, "quay.io", "a"); err != nil || got.Login.Password != "own" {
+		t.Errorf("got %v", err)
+	}
+}

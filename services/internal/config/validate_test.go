@@ -1,0 +1,178 @@
+package config_test
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/config"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	file := write(t, "x")
+	for _, tc := range []struct {
+		name, args string // want: what the error names; "" is none
+		want       string
+	}{
+		{"https", "--public-url=https://slipway.example.org --platform-url=https://p.example.org/api", ""},
+		{"a slash at the end", "--public-url=https://slipway.example.org/", ""},
+		{"loopback by address", "--public-url=http://127.0.0.1:9090 --platform-url=http://[::1]:9091", ""},
+		{"all addresses", "--http-addr=:9090", ""},
+		{"address without a port", "--http-addr=localhost", "http_addr"},
+		{"admin address", "--admin-addr=x", "admin_addr"},
+		{"gRPC address", "--grpc-addr=", "grpc_addr"},
+		{"plain http to the world", "--public-url=http://slipway.example.org", "public_url"},
+		{"no loopback name", "--public-url=http://localhost.example.org", "public_url"},
+		{"a path", "--public-url=https://example.org/slipway", "public_url"},
+		{"a query", "--platform-url=https://example.org/?a=b", "platform_url"},
+		{"a user", "--public-url=https://me@example.org", "public_url"},
+		{"no scheme", "--public-url=example.org", "public_url"},
+		{"another scheme", "--platform-url=ftp://example.org", "platform_url"},
+		{"empty", "--platform-url=", "platform_url"},
+		{"certificate alone", "--tls-cert-file=FILE", "tls_cert_file and tls_key_file"},
+		{"key alone", "--tls-key-file=FILE", "tls_cert_file and tls_key_file"},
+		{"certificate and key", "--tls-cert-file=FILE --tls-key-file=FILE", ""},
+		{"mutual TLS", "--rpc-cert-file=FILE --rpc-key-file=FILE --rpc-ca-file=FILE", ""},
+		{"mutual TLS without an authority", "--rpc-cert-file=FILE --rpc-key-file=FILE", "rpc_cert_file and rpc_ca_file"},
+		{"a file that is not there", "--registry-auth-file=FILE.none", "registry_auth_file"},
+		{"a secret that is not there", "--rpc-secret-file=FILE.none", "rpc_secret_file"},
+		{"proxies", "--trusted-proxies=10.0.0.0/8,::1", ""},
+		{"a proxy's name", "--trusted-proxies=proxy.internal", "trusted_proxies"},
+		{"a short life", "--token-ttl=59s", "token_ttl"},
+		{"the shortest life", "--token-ttl=1m", ""},
+		{"a long life", "--token-ttl=8761h", "token_ttl"},
+		{"log level", "--log-level=loud", "log_level"},
+		{"log level in capitals", "--log-level=WARN", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			c, err := load(t, strings.Fields(strings.ReplaceAll(tc.args, "FILE", file)), nil, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = c.Validate()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestValidateReportsAllProblems(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, []string{
+		"--http-addr=x", "--public-url=x", "--tls-key-file=/none", "--admin-token-file=/none", "--token-ttl=1s", "--log-level=x",
+	}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.Validate().Error()
+	for _, key := range []string{"http_addr", "public_url", "tls_cert_file", "tls_key_file: ", "admin_token_file", "token_ttl", "log_level"} {
+		if !strings.Contains(got, key) {
+			t.Errorf("%s\nlacks %s", got, key)
+		}
+	}
+}
+
+func TestIsLoopback(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]bool{
+		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "localhost:1": true,
+		":1": false, "0.0.0.0:1": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example.org:1": false, "127.0.0.1": false,
+	} {
+		if got := config.IsLoopback(in); got != want {
+			t.Errorf("IsLoopback(%q) = %v", in, got)
+		}
+	}
+}
+
+func TestParseNetworks(t *testing.T) {
+	t.Parallel()
+	got, err := config.ParseNetworks([]string{"10.1.2.3/8", "192.168.1.1", "::1"})
+	want := []string{"10.0.0.0/8", "192.168.1.1/32", "::1/128"}
+	if diff := cmp.Diff(want, texts(got)); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	for _, in := range []string{"", "host", "10.0.0.0/33", "1.2.3"} {
+		if _, err := config.ParseNetworks([]string{"::1", in}); err == nil {
+			t.Errorf("%q was read", in)
+		}
+	}
+}
+
+func texts(list []netip.Prefix) []string {
+	out := make([]string, len(list))
+	for i, p := range list {
+		out[i] = p.String()
+	}
+	return out
+}
+
+func TestBytes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, in string
+		want     config.Bytes
+		text     string
+	}{
+		{"zero", "0", 0, "0"},
+		{"plain", "1023", 1023, "1023B"},
+		{"bytes", "12B", 12, "12B"},
+		{"KiB", "1KiB", 1 << 10, "1KiB"},
+		{"MiB with blanks", " 512 MiB ", 512 << 20, "512MiB"},
+		{"GiB", "8GiB", 8 << 30, "8GiB"},
+		{"TiB", "2TiB", 2 << 40, "2TiB"},
+		{"a larger unit fits", "2048MiB", 2 << 30, "2GiB"},
+		{"no larger unit fits", "1025MiB", 1025 << 20, "1025MiB"},
+		{"the largest", "4194304TiB", 1 << 62, "4194304TiB"},
+	} {
+		var b config.Bytes
+		if err := b.UnmarshalText([]byte(tc.in)); err != nil || b != tc.want {
+			t.Errorf("%s: got %d, %v; want %d", tc.name, b, err, tc.want)
+		}
+		if text, err := b.MarshalText(); err != nil || string(text) != tc.text {
+			t.Errorf("%s: written as %s, %v; want %s", tc.name, text, err, tc.text)
+		}
+	}
+	for _, in := range []string{"", "GiB", "-1", "1.5GiB", "1GB", "1gib", "8388608TiB", "9223372036854775808", "1 2"} {
+		b := config.Bytes(7)
+		if err := b.UnmarshalText([]byte(in)); err == nil || b != 7 {
+			t.Errorf("%q was read as %d", in, b)
+		}
+	}
+}
+
+func FuzzBytes(f *testing.F) {
+	for _, in := range []string{"0", "8GiB", "512 MiB", "1B", "4194304TiB", "-1"} {
+		f.Add(in)
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		var b, again config.Bytes
+		if b.UnmarshalText([]byte(in)) != nil {
+			return
+		}
+		text, err := b.MarshalText()
+		if err == nil {
+			err = again.UnmarshalText(text)
+		}
+		if err != nil || again != b || b < 0 {
+			t.Errorf("%q is %d, written as %s: %d, %v", in, b, text, again, err)
+		}
+	})
+}
+
+func TestPage(t *testing.T) {
+	t.Parallel()
+	want, err := os.ReadFile(filepath.Join("..", "..", "..", "deploy", "config.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(config.Page(), string(want)); diff != "" {
+		t.Errorf("deploy/config.md is not current; write it with `slipwayd config --markdown`: %s", diff)
+	}
+}

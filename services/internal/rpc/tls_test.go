@@ -1,0 +1,188 @@
+package rpc_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+)
+
+// authority signs certificates for 127.0.0.1; file holds its own.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t testing.TB) authority {
+	t.Helper()
+	a := authority{file: filepath.Join(t.TempDir(), "ca.pem")}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	var der []byte
+	a.key, der = sign(t, a.cert, a.cert, nil)
+	a.cert, _ = x509.ParseCertificate(der)
+	writePEM(t, a.file, "CERTIFICATE", der)
+	return a
+}
+
+// sign makes a key and its certificate; by nil is by itself.
+func sign(t testing.TB, what, parent *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if by == nil {
+		by = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, what, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key, der
+}
+
+func writePEM(t testing.TB, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pair writes a certificate that a signed, and its key, over those in dir.
+func (a authority) pair(t testing.TB, dir string, serial int64) (cert, key string) {
+	t.Helper()
+	k, der := sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, a.key)
+	raw, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "EC PRIVATE KEY", raw)
+	return cert, key
+}
+
+// mutual is a role whose certificate a signed, and that believes trusted.
+func (a authority) mutual(t testing.TB, trusted authority) *tls.Config {
+	t.Helper()
+	c, err := rpc.LoadCertificate(a.pair(t, t.TempDir(), 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := c.MutualTLS(trusted.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	ours, foreign := newAuthority(t), newAuthority(t)
+	h := newHarness(t, rpc.ServerOptions{TLS: ours.mutual(t, ours)})
+	addr := h.listen(t)
+	noCertificate := ours.mutual(t, ours)
+	noCertificate.GetClientCertificate = nil
+	for _, tc := range []struct {
+		name string
+		tls  *tls.Config
+		want bool
+	}{
+		{"ours", ours.mutual(t, ours), true},
+		{"a client of another authority", foreign.mutual(t, ours), false},
+		{"a client that believes another authority", ours.mutual(t, foreign), false},
+		{"a client without a certificate", noCertificate, false},
+		{"a client without TLS", nil, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			err := call(t.Context(), dial(t, addr, rpc.DialOptions{TLS: tc.tls}))
+			if tc.want && err != nil || !tc.want && !errors.Is(err, fault.Unavailable) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestFilesThatHoldNoCertificate(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	cert, key := a.pair(t, t.TempDir(), 2)
+	for _, tc := range []struct{ name, cert, key string }{
+		{"not there", cert + ".none", key}, {"no key", cert, key + ".none"}, {"swapped", key, cert},
+		{"the key of another", a.file, key},
+	} {
+		if c, err := rpc.LoadCertificate(tc.cert, tc.key); err == nil || c != nil {
+			t.Errorf("%s: got %v, %v", tc.name, c, err)
+		}
+	}
+	c, err := rpc.LoadCertificate(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ca := range []string{a.file + ".none", key} {
+		if _, err := c.MutualTLS(ca); err == nil {
+			t.Errorf("%s was taken for an authority", ca)
+		}
+	}
+}
+
+func TestCertificateIsReadAgain(t *testing.T) {
+	t.Parallel()
+	a, dir := newAuthority(t), t.TempDir()
+	cert, key := a.pair(t, dir, 10)
+	c, err := rpc.LoadCertificate(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serial := func() int64 {
+		t.Helper()
+		got, err := c.ServerTLS().GetCertificate(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Leaf.SerialNumber.Int64()
+	}
+	age := func(d time.Duration) {
+		t.Helper()
+		if err := os.Chtimes(cert, time.Time{}, time.Now().Add(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   int64
+	}{
+		{"at first", func() {}, 10},
+		{"renewed", func() { a.pair(t, dir, 11); age(time.Minute) }, 11},
+		{"half-written", func() { _ = os.WriteFile(cert, []byte("-----BEGIN"), 0o600); age(2 * time.Minute) }, 11},
+		{"away", func() { _ = os.Remove(cert) }, 11},
+		{"back", func() { a.pair(t, dir, 12); age(3 * time.Minute) }, 12},
+	} {
+		step.change()
+		if got := serial(); got != step.want {
+			t.Errorf("%s: serves certificate %d, want %d", step.name, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/regclient/regclient/types/ref"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+)
+
+func newControl(t testing.TB, allow []string, plain ...string) *upstream.Control {
+	t.Helper()
+	return upstream.NewControl(upstream.Options{Egress: newEgress(t, allow...), Plain: plain, Metrics: prometheus.NewRegistry()})
+}
+
+// head asks for name with c, and says what came of it.
+func head(t testing.TB, c *upstream.Control, a upstream.Access, host, name string) (string, error) {
+	t.Helper()
+	r, err := ref.New(host + "/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.For(a, host).ManifestHead(t.Context(), r)
+	if err != nil {
+		return "", upstream.ControlFault(host, err)
+	}
+	return m.GetDescriptor().Digest.String(), nil
+}
+
+func TestControl(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		auth   testkit.Auth
+		access upstream.Access
+		image  string
+		want   error
+	}{
+		{"open", testkit.Open, nobody, "team/app:1", nil},
+		{"basic", testkit.Basic, ada, "team/app:1", nil},
+		{"bearer", testkit.Bearer, ada, "team/app:1", nil},
+		{"not there", testkit.Open, nobody, "team/app:2", fault.NotFound},
+		{"basic, nobody", testkit.Basic, nobody, "team/app:1", fault.Unauthenticated},
+		{"bearer, nobody", testkit.Bearer, nobody, "team/app:1", fault.Unauthenticated},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, tc.auth)
+			got, err := head(t, newControl(t, []string{"127.0.0.1"}, w.Host), tc.access, w.Host, tc.image)
+			if !errors.Is(err, tc.want) || err == nil && got != w.digest(t).String() {
+				t.Errorf("got %s, %v; want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestControlFaults(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		answer http.HandlerFunc
+		want   error
+	}{
+		{"403", status(403, ""), fault.Denied},
+		{"429, and no long wait", status(429, "3600"), fault.Exhausted},
+		{"500", status(500, ""), fault.Unavailable},
+		{"cut", cut, fault.Unavailable},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			_, repo := serve(t, tc.answer)
+			if _, err := head(t, newControl(t, []string{"127.0.0.1"}, repo.Host), nobody, repo.Host, "a:1"); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+	if err := upstream.ControlFault("h", nil); err != nil {
+		t.Errorf("nothing became %v", err)
+	}
+	if err := upstream.ControlFault("h", context.Canceled); !errors.Is(err, context.Canceled) {
+		t.Errorf("a caller who left became %v", err)
+	}
+}
+
+func TestControlKeepsToTheEgressRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.Open)
+	if _, err := head(t, newControl(t, nil, w.Host), nobody, w.Host, "team/app:1"); !errors.Is(err, fault.Invalid) {
+		t.Errorf("got %v, want fault.Invalid", err)
+	}
+	if got := w.Requests(); len(got) != 0 {
+		t.Errorf("asked %v", got)
+	}
+}
+
+func TestControlTellsAccessesApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.Bearer)
+	c := newControl(t, []string{"127.0.0.1"}, w.Host)
+	if _, err := head(t, c, ada, w.Host, "team/app:1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := head(t, c, nobody, w.Host, "team/app:1"); !errors.Is(err, fault.Unauthenticated) {
+		t.Errorf("nobody gets what ada may read: %v", err)
+	}
+	first := c.For(ada, w.Host)
+	if first != c.For(ada, w.Host) || first == c.For(nobody, w.Host) || first == c.For(ada, "elsewhere") {
+		t.Error("a client belongs to one access")
+	}
+}

@@ -1,0 +1,28 @@
+package upstream
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net/http"
+	"time"
+)
+
+// Trust makes c believe the certificates of a test's own https servers.
+func (c *Client) Trust(pool *x509.CertPool) {
+	c.http.Transport.(*http.Transport).TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}
+}
+
+// Impatient makes c wait no longer than d for an answer.
+func (c *Client) Impatient(d time.Duration) {
+	c.http.Transport.(*http.Transport).ResponseHeaderTimeout = d
+}
+
+// Waiting is how many callers wait for key.
+func (f *Flight[K, V]) Waiting(key K) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.calls[key]; ok {
+		return c.waiting
+	}
+	return 0
+}

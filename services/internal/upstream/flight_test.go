@@ -1,0 +1,146 @@
+package upstream_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"slipway.dev/services/internal/upstream"
+)
+
+type outcome struct {
+	value int
+	err   error
+}
+
+// callers joins n callers, each with an end of its own.
+func callers(t testing.TB, f *upstream.Flight[string, int], n int, work func(context.Context) (int, error)) ([]context.CancelFunc, []chan outcome) {
+	t.Helper()
+	ends, results := make([]context.CancelFunc, n), make([]chan outcome, n)
+	for i := range n {
+		ctx, cancel := context.WithCancel(t.Context())
+		ends[i], results[i] = cancel, make(chan outcome, 1)
+		go func() {
+			v, err := f.Do(ctx, "key", work)
+			results[i] <- outcome{v, err}
+		}()
+	}
+	for f.Waiting("key") != n {
+		runtime.Gosched()
+	}
+	return ends, results
+}
+
+// blocked is work that ends when it is told to, or when nobody wants it.
+func blocked(calls *atomic.Int64, finish <-chan int, ended chan<- struct{}) func(context.Context) (int, error) {
+	return func(ctx context.Context) (int, error) {
+		calls.Add(1)
+		select {
+		case v := <-finish:
+			return v, nil
+		case <-ctx.Done():
+			close(ended)
+			return 0, ctx.Err()
+		}
+	}
+}
+
+func TestFlightJoins(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	var calls atomic.Int64
+	finish := make(chan int, 1)
+	_, results := callers(t, &f, 8, blocked(&calls, finish, nil))
+	finish <- 7
+	for _, r := range results {
+		if got := <-r; got.value != 7 || got.err != nil {
+			t.Errorf("got %v", got)
+		}
+	}
+	if calls.Load() != 1 || f.Waiting("key") != 0 {
+		t.Errorf("worked %d times; %d still wait", calls.Load(), f.Waiting("key"))
+	}
+}
+
+func TestFlightGoesOnWithoutOne(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	var calls atomic.Int64
+	finish := make(chan int, 1)
+	// Whoever leaves, also the one who came first: the others still wait.
+	ends, results := callers(t, &f, 3, blocked(&calls, finish, make(chan struct{})))
+	for i := range 2 {
+		ends[i]()
+		if got := <-results[i]; !errors.Is(got.err, context.Canceled) {
+			t.Errorf("who left got %v", got)
+		}
+	}
+	finish <- 7
+	if got := <-results[2]; got.value != 7 || got.err != nil {
+		t.Errorf("who stayed got %v", got)
+	}
+}
+
+func TestFlightEndsWithTheLast(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	var calls atomic.Int64
+	ended := make(chan struct{})
+	ends, results := callers(t, &f, 3, blocked(&calls, nil, ended))
+	for i := range ends {
+		ends[i]()
+		<-results[i]
+	}
+	<-ended // or the test hangs
+	got, err := f.Do(t.Context(), "key", func(context.Context) (int, error) { return 8, nil })
+	if got != 8 || err != nil {
+		t.Errorf("who comes later gets %d, %v: the end of others", got, err)
+	}
+}
+
+func TestFlightSharesErrors(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	broken, fail := errors.New("broken"), make(chan struct{})
+	_, results := callers(t, &f, 2, func(context.Context) (int, error) { <-fail; return 0, broken })
+	close(fail)
+	for _, r := range results {
+		if got := <-r; !errors.Is(got.err, broken) {
+			t.Errorf("got %v", got)
+		}
+	}
+	if _, err := f.Do(t.Context(), "key", func(context.Context) (int, error) { return 1, nil }); err != nil {
+		t.Errorf("an error is remembered: %v", err)
+	}
+}
+
+func TestFlightTellsKeysApart(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	finish := make(chan int, 1)
+	var calls atomic.Int64
+	_, results := callers(t, &f, 1, blocked(&calls, finish, nil))
+	if got, err := f.Do(t.Context(), "other", func(context.Context) (int, error) { return 2, nil }); got != 2 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+	finish <- 1
+	if got := <-results[0]; got.value != 1 {
+		t.Errorf("got %v", got)
+	}
+}
+
+type ctxKey struct{}
+
+func TestFlightCarriesValues(t *testing.T) {
+	t.Parallel()
+	var f upstream.Flight[string, int]
+	got, err := f.Do(context.WithValue(t.Context(), ctxKey{}, 5), "key", func(ctx context.Context) (int, error) {
+		n, _ := ctx.Value(ctxKey{}).(int)
+		return n, nil
+	})
+	if got != 5 || err != nil {
+		t.Errorf("got %d, %v", got, err)
+	}
+}
