@@ -4,6 +4,7 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"path/filepath"
+	"sync"
 
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
@@ -21,6 +22,9 @@ const StorePath = "/v2/store/"
 type Store struct {
 	registry *olareg.Server
 	login    upstream.Login
+	// beginning is held while an upload begins: the first two of a repository
+	// would both make it.
+	beginning sync.Mutex
 }
 
 // NewStore opens the store below dir, in its folder `images`. The caller closes
@@ -48,6 +52,10 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusUnauthorized, "application/json",
 			[]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"The image store is the service's own; pull the name that a container request answers"}]}`))
 		return
+	}
+	if r.Method == http.MethodPost {
+		s.beginning.Lock()
+		defer s.beginning.Unlock()
 	}
 	s.registry.ServeHTTP(w, r)
 }

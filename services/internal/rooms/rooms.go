@@ -51,6 +51,7 @@ func Rules() []Rule {
 		{Package: "services/internal/caller", May: []string{
 			"proto/gen/...", "services/internal/fault", "services/internal/rpc", "services/internal/upstream",
 		}},
+		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 
