@@ -3,7 +3,9 @@ package registry
 import (
 	"crypto/subtle"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/olareg/olareg"
@@ -22,17 +24,20 @@ const StorePath = "/v2/store/"
 type Store struct {
 	registry *olareg.Server
 	login    upstream.Login
-	// beginning is held while an upload begins: the first two of a repository
-	// would both make it.
-	beginning sync.Mutex
+	dir      string
+	// doors are by repository: the first upload goes in alone, since the library
+	// makes the repository then, while others look whether it is there.
+	doors sync.Map // of *sync.RWMutex
 }
 
 // NewStore opens the store below dir, in its folder `images`. The caller closes
 // it.
 func NewStore(dir string, login upstream.Login) *Store {
+	dir = filepath.Join(dir, "images")
 	return &Store{
+		dir: dir,
 		registry: olareg.New(config.Config{Storage: config.ConfigStorage{
-			StoreType: config.StoreDir, RootDir: filepath.Join(dir, "images"),
+			StoreType: config.StoreDir, RootDir: dir,
 		}}),
 		login: login,
 	}
@@ -53,9 +58,21 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			[]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"The image store is the service's own; pull the name that a container request answers"}]}`))
 		return
 	}
-	if r.Method == http.MethodPost {
-		s.beginning.Lock()
-		defer s.beginning.Unlock()
-	}
+	defer s.enter(r)()
 	s.registry.ServeHTTP(w, r)
+}
+
+// enter answers how to leave again.
+func (s *Store) enter(r *http.Request) (leave func()) {
+	repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/blobs/")
+	repository, _, _ = strings.Cut(repository, "/manifests/")
+	made, _ := s.doors.LoadOrStore(repository, &sync.RWMutex{})
+	door := made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
+	_, err := os.Stat(filepath.Join(s.dir, filepath.FromSlash(repository), "index.json"))
+	if r.Method == http.MethodPost && err != nil {
+		door.Lock()
+		return door.Unlock
+	}
+	door.RLock()
+	return door.RUnlock
 }
