@@ -258,7 +258,7 @@ type SubmitContainerTokenResponse struct {
 	RequestId *string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
 	// The fully qualified image behind the name.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that was started.
+	// The build that makes, or made, the image.
 	BuildId       *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -419,8 +419,10 @@ type DescribeContainerResponse struct {
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expiration,proto3" json:"expiration,omitempty"`
 	// When the request was revoked; absent when it was not.
 	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The build that makes, or made, the image; absent without a recipe.
+	BuildId       *string `protobuf:"bytes,17,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeContainerResponse) Reset() {
@@ -563,6 +565,13 @@ func (x *DescribeContainerResponse) GetRevocationTime() *timestamppb.Timestamp {
 		return x.RevocationTime
 	}
 	return nil
+}
+
+func (x *DescribeContainerResponse) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
 }
 
 // GetContainerStatusRequest names a request.
@@ -1371,7 +1380,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_id\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xb3\a\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xe0\a\n" +
 	"\x19DescribeContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12&\n" +
@@ -1394,7 +1403,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"expiration\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expiration\x12C\n" +
-	"\x0frevocation_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTimeB\r\n" +
+	"\x0frevocation_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTime\x12\x1e\n" +
+	"\bbuild_id\x18\x11 \x01(\tH\vR\abuildId\x88\x01\x01B\r\n" +
 	"\v_request_idB\x0f\n" +
 	"\r_target_imageB\x12\n" +
 	"\x10_container_imageB\x15\n" +
@@ -1407,7 +1417,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x12_platform_endpointB\x0f\n" +
 	"\r_workspace_idB\x0e\n" +
 	"\f_workflow_idB\t\n" +
-	"\a_freeze\"@\n" +
+	"\a_freezeB\v\n" +
+	"\t_build_id\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xb9\x03\n" +

@@ -49,7 +49,15 @@ type Plan struct {
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expiration,proto3" json:"expiration,omitempty"`
 	// Upstream digests that the source's reference has resolved to, newest first.
 	// The truth is SQL; this copy may lack the newest.
-	Digests       []string `protobuf:"bytes,9,rep,name=digests,proto3" json:"digests,omitempty"`
+	Digests []string `protobuf:"bytes,9,rep,name=digests,proto3" json:"digests,omitempty"`
+	// The build that makes, or made, the image; "" where none does.
+	BuildId string `protobuf:"bytes,10,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// Whether the image was there when the request came: then there is no build to
+	// wait for.
+	Built bool `protobuf:"varint,11,opt,name=built,proto3" json:"built,omitempty"`
+	// Whether the image is pushed for good to a repository of the user's. The token
+	// serves nothing: the source is the name to pull.
+	Frozen        bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -147,6 +155,27 @@ func (x *Plan) GetDigests() []string {
 	return nil
 }
 
+func (x *Plan) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *Plan) GetBuilt() bool {
+	if x != nil {
+		return x.Built
+	}
+	return false
+}
+
+func (x *Plan) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
 // Source is an image at somebody's registry.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -215,7 +244,7 @@ var File_slipway_container_v1_plan_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a\"slipway/platform/v1/platform.proto\"\xf0\x02\n" +
+	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a\"slipway/platform/v1/platform.proto\"\xb9\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
 	"\x06source\x18\x02 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x12\n" +
@@ -227,7 +256,11 @@ const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
 	"expiration\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expiration\x12\x18\n" +
-	"\adigests\x18\t \x03(\tR\adigests\"b\n" +
+	"\adigests\x18\t \x03(\tR\adigests\x12\x19\n" +
+	"\bbuild_id\x18\n" +
+	" \x01(\tR\abuildId\x12\x14\n" +
+	"\x05built\x18\v \x01(\bR\x05built\x12\x16\n" +
+	"\x06frozen\x18\f \x01(\bR\x06frozen\"b\n" +
 	"\x06Source\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +
