@@ -5,12 +5,14 @@ COMMIT    := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 PACKAGES  := ./proto/... ./gateway/... ./services/...
 LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
+# The daemon's version is the one in services/tools; it only says it.
+BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
 
 # Tools, all pinned. `go run` keeps them in Go's own caches.
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build run test e2e bench lint generate fuzz clean
+.PHONY: help build builder run test e2e bench lint generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -18,7 +20,14 @@ help: ## Say what there is
 build: ## Build bin/slipwayd and bin/slipway
 	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
 
-run: build ## Start everything in one process, on http://localhost:9090
+builder: ## Build bin/buildkitd, and bin/runc where the machine has no runc (that needs gcc and libseccomp-dev)
+	cd services/tools && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath \
+		-ldflags '-s -w -X github.com/moby/buildkit/version.Version=$(BUILDKIT)' -o ../../bin/buildkitd github.com/moby/buildkit/cmd/buildkitd
+	command -v buildkit-runc >/dev/null || command -v runc >/dev/null || \
+		(cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc) || \
+		echo 'There is no runc, so nothing can be built: install runc, or gcc and libseccomp-dev'
+
+run: build builder ## Start everything in one process, on http://localhost:9090
 	bin/slipwayd serve
 
 test: ## Run the tests that need nothing installed

@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -51,7 +53,7 @@ func (c *canned) answer(_ any, stream grpc.ServerStream) error {
 		return err
 	}
 	method := d.(protoreflect.MethodDescriptor)
-	got, want, reply := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Output())
+	got, want := dynamicpb.NewMessage(method.Input()), dynamicpb.NewMessage(method.Input())
 	if err := stream.RecvMsg(got); err != nil {
 		return err
 	}
@@ -64,16 +66,32 @@ func (c *canned) answer(_ any, stream grpc.ServerStream) error {
 	if c.example.Fault != "" {
 		return faultOf(c.example.Fault)
 	}
-	if err := protojson.Unmarshal([]byte(c.example.Answered), reply); err != nil {
-		return err
+	for answers := json.NewDecoder(strings.NewReader(c.example.Answered)); ; {
+		var raw json.RawMessage
+		if err := answers.Decode(&raw); err != nil {
+			return eof(err)
+		}
+		reply := dynamicpb.NewMessage(method.Output())
+		if err := protojson.Unmarshal(raw, reply); err != nil {
+			return err
+		}
+		if err := stream.SendMsg(reply); err != nil {
+			return err
+		}
 	}
-	return stream.SendMsg(reply)
+}
+
+func eof(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // faultOf makes the status that a room's fault becomes.
 func faultOf(text string) error {
 	kind, message, _ := strings.Cut(text, ": ")
-	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented}[kind]
+	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented, "unauthenticated": codes.Unauthenticated}[kind]
 	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})
 	if err != nil {
 		return err
@@ -94,7 +112,7 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Inspect: conn})
+	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Build: conn, Inspect: conn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +123,19 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	examples, err := contracttest.Load("testdata/contract", map[string]string{
+	values := map[string]string{
 		"registry": "registry.example.org", "request": "abc", "spare": "def",
-	})
+		"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
+	}
+	examples, err := contracttest.Load("testdata/contract", values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range examples {
+	builds, err := contracttest.Load("testdata/contract/build", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range append(examples, builds...) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}

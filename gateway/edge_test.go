@@ -139,7 +139,7 @@ func FuzzRequestBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		if h == nil {
 			var err error
-			if h, err = gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Inspect: refusing{}}); err != nil {
+			if h, err = gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Inspect: refusing{}}); err != nil {
 				t.Fatal(err)
 			}
 		}

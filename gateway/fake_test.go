@@ -2,11 +2,21 @@ package gateway_test
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
 // refusing is a connection on which every call fails.
@@ -37,4 +47,55 @@ func (a *answer) WriteHeader(code int) {
 func (a *answer) Write(p []byte) (int, error) {
 	a.body = append(a.body, p...)
 	return len(p), nil
+}
+
+// buildRoom is a build service that a test can stop and start again. Each call of
+// StreamLogs is one turn.
+type buildRoom struct {
+	buildv1.UnimplementedBuildServiceServer
+	turn  func(n int, req *buildv1.StreamLogsRequest, s grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error
+	turns atomic.Int32
+	at    atomic.Pointer[bufconn.Listener]
+}
+
+func (b *buildRoom) StreamLogs(req *buildv1.StreamLogsRequest, s grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error {
+	return b.turn(int(b.turns.Add(1)), req, s)
+}
+
+// start serves the room; the answer stops it as kill -9 would.
+func (b *buildRoom) start() (stop func()) {
+	l := bufconn.Listen(1 << 16)
+	s := grpc.NewServer()
+	buildv1.RegisterBuildServiceServer(s, b)
+	b.at.Store(l)
+	go func() { _ = s.Serve(l) }()
+	return s.Stop
+}
+
+// dial connects to wherever the room is.
+func (b *buildRoom) dial(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///build", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: 10 * time.Second, Backoff: backoff.Config{BaseDelay: time.Millisecond, MaxDelay: time.Millisecond},
+		}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return b.at.Load().DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// lines are entries of a log, from one ordinal to another.
+func lines(from, to int64) *buildv1.StreamLogsResponse {
+	r := &buildv1.StreamLogsResponse{}
+	for n := from; n <= to; n++ {
+		r.Lines = append(r.Lines, &buildv1.LogLine{Ordinal: n, Text: "line " + strconv.FormatInt(n, 10)})
+	}
+	return r
+}
+
+func succeeded() *buildv1.StreamLogsResponse {
+	return &buildv1.StreamLogsResponse{Ended: &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED}}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 )
@@ -22,18 +23,37 @@ import (
 // 404.
 type Conns struct {
 	Container grpc.ClientConnInterface
+	Build     grpc.ClientConnInterface
 	Inspect   grpc.ClientConnInterface
 }
 
 // MaxBody is the largest request body in bytes.
 const MaxBody = 32_000_000
 
-// answerTime is how long a call may take.
-const answerTime = 60 * time.Second
+// pace is how long things may take.
+type pace struct {
+	answer    time.Duration // a call
+	follow    time.Duration // a log that is followed; clients come back where they were
+	silence   time.Duration // until a log without lines is answered as an empty one
+	keepAlive time.Duration // between two signs of life to a client
+	patience  time.Duration // with a room that went away in the middle of a log
+	stall     time.Duration // until a client has taken what was sent
+}
+
+func usualPace() pace {
+	return pace{
+		answer: time.Minute, follow: 6 * time.Hour,
+		silence: 2 * time.Second, keepAlive: 15 * time.Second, patience: 30 * time.Second, stall: time.Minute,
+	}
+}
 
 // New answers the handler of every REST path. The request id that errors show is
-// the X-Request-Id of the response, which the caller's middleware sets.
-func New(ctx context.Context, c Conns) (http.Handler, error) {
+// the X-Request-Id of the response, which the caller's middleware sets. When ctx
+// ends, so do the logs that are being followed, and nothing else: their clients
+// come back to another replica.
+func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, usualPace()) }
+
+func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler()),
 		runtime.WithErrorHandler(writeError),
@@ -49,22 +69,31 @@ func New(ctx context.Context, c Conns) (http.Handler, error) {
 			return nil, fmt.Errorf("mounting the container service: %w", err)
 		}
 	}
+	if c.Build != nil {
+		if err := mountBuild(ctx, mux, buildv1.NewBuildServiceClient(c.Build), p); err != nil {
+			return nil, fmt.Errorf("mounting the build service: %w", err)
+		}
+	}
 	if c.Inspect != nil {
 		if err := inspectv1.RegisterInspectServiceHandlerClient(ctx, mux, inspectv1.NewInspectServiceClient(c.Inspect)); err != nil {
 			return nil, fmt.Errorf("mounting the inspect service: %w", err)
 		}
 	}
-	return edge(mux), nil
+	return edge(mux, p), nil
 }
 
 // edge sets what holds for every call: its time, its size, its headers.
-func edge(next http.Handler) http.Handler {
+func edge(next http.Handler, p pace) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength > MaxBody {
 			writeMessage(w, http.StatusRequestEntityTooLarge, tooLarge)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		limit := p.answer
+		if isLog(r.URL.Path) {
+			limit = p.follow
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
 		defer cancel()
 		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
@@ -72,6 +101,17 @@ func edge(next http.Handler) http.Handler {
 		setDeprecation(w.Header(), r)
 		next.ServeHTTP(w, r)
 	})
+}
+
+func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildServiceClient, p pace) error {
+	if err := buildv1.RegisterBuildServiceHandlerClient(ctx, mux, room); err != nil {
+		return err
+	}
+	l := &logs{mux: mux, room: room, pace: p, drained: ctx.Done()}
+	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/logs", l.text); err != nil {
+		return err
+	}
+	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/events", l.events)
 }
 
 // setStatus answers 204 where there is nothing to say.

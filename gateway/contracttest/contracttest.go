@@ -8,12 +8,13 @@
 //	-- request --    method and path; headers; an empty line; the body
 //	-- rpc --        the gRPC method that is called; absent: none is
 //	-- asked --      what it is called with
-//	-- answered --   what it answers, or
-//	-- fault --      "kind: text" that it fails with
+//	-- answered --   what it answers; a stream, one message after the other
+//	-- fault --      or "kind: text" that it fails with
 //	-- response --   status; headers; an empty line; the body
 //
 // {{name}} stands for a value that the test puts in. In the response "*" stands
-// for any text that is not empty, "#" for any number.
+// for any text that is not empty, "#" for any number. A body whose Content-Type is
+// given as text is held to the letter, but for empty lines at its end.
 package contracttest
 
 import (
@@ -97,8 +98,14 @@ func (e *Example) section(name, text string) error {
 }
 
 // Differ says how a body differs from what the example wants; "" when it does
-// not. JSON is compared as values, an empty body as bytes.
+// not. JSON is compared as values, text and an empty body as bytes.
 func (e *Example) Differ(body []byte) string {
+	if strings.HasPrefix(e.Header["Content-Type"], "text/") {
+		if got := strings.TrimRight(string(body), "\n"); got != e.Want {
+			return fmt.Sprintf("the body is\n%s\nwant\n%s", got, e.Want)
+		}
+		return ""
+	}
 	if e.Want == "" {
 		if len(body) > 0 {
 			return fmt.Sprintf("there should be no body, but it is %s", body)

@@ -28,6 +28,7 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/upstream"
 )
 
 // App is a process that plays roles. Make it with New, then Run it.
@@ -44,6 +45,8 @@ type App struct {
 	nats   *nats.Conn
 	net    network
 	limits *ratelimit.Limiter
+	// storeLogin opens the embedded image store; zero where there is none.
+	storeLogin upstream.Login
 
 	// What the roles offer.
 	services []func(grpc.ServiceRegistrar)
@@ -56,7 +59,10 @@ type App struct {
 	background []func(context.Context) error
 	checks     []check
 	draining   atomic.Bool
+	onDrain    []func()
 	firstToken string
+	// problems are what the person who started it should know.
+	problems []string
 	// closers undo what New did, last first.
 	closers []func() error
 }
@@ -84,7 +90,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		}
 	}()
 	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openNetwork, a.connect, a.build, a.listen}
+	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -171,6 +177,9 @@ func (a *App) drain(orderly bool) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 	defer cancel()
+	for _, f := range a.onDrain {
+		f()
+	}
 	err := a.listeners.stop(ctx)
 	for _, s := range a.servers {
 		s.Stop(ctx)
@@ -184,6 +193,9 @@ func (a *App) Banner() string {
 	fmt.Fprintf(&b, "slipwayd plays %s; %s\n", strings.Join(a.names(), ", "), a.listeners.String())
 	if e := a.embedded(); len(e) > 0 {
 		fmt.Fprintf(&b, "Embedded: %s; data in %s\n", strings.Join(e, ", "), a.cfg.DataDir)
+	}
+	for _, p := range a.problems {
+		fmt.Fprintln(&b, p)
 	}
 	if a.isWhole() {
 		fmt.Fprintf(&b, `
@@ -217,7 +229,7 @@ func (a *App) embedded() []string {
 		{"NATS", a.nats != nil && a.cfg.NATSURL == ""},
 		{"Redis", a.redis != nil && a.cfg.RedisURL == ""},
 		{"SQLite", a.db != nil && a.db.IsSQLite()},
-		{"image store", a.isWhole()},
+		{"image store", a.hasStore()},
 	} {
 		if e.is {
 			list = append(list, e.name)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -39,7 +40,7 @@ func (a *App) connect(ctx context.Context) error {
 		a.listeners.addGRPC(remote, l)
 		a.onClose(ignoreClosed(l))
 	}
-	for _, room := range []string{"platform", "container", "inspect"} {
+	for _, room := range []string{"platform", "build", "container", "inspect"} {
 		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret}); err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ func (a *App) connect(ctx context.Context) error {
 
 // offersGRPC says whether any role here is a gRPC service.
 func (a *App) offersGRPC() bool {
-	return a.plays("platform") || a.plays("container") || a.plays("inspect")
+	return a.plays("platform") || a.plays("build") || a.plays("container") || a.plays("inspect")
 }
 
 func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
@@ -105,6 +106,8 @@ func (a *App) rpcSecurity() (*tls.Config, string, error) {
 
 // network is how the roles of this process reach other people's registries.
 type network struct {
+	egress   *upstream.Egress
+	plain    []string
 	client   *upstream.Client
 	control  *upstream.Control
 	keychain *caller.Keychain
@@ -112,11 +115,16 @@ type network struct {
 
 // openNetwork makes it; the keychain follows when the platform is connected.
 func (a *App) openNetwork(context.Context) error {
-	egress, err := upstream.NewEgress(a.cfg.EgressAllow)
+	allow, plain := a.cfg.EgressAllow, a.cfg.InsecureRegistries
+	if a.hasStore() {
+		allow, plain = append(slices.Clone(allow), a.cfg.StoreAddr), append(slices.Clone(plain), a.cfg.StoreAddr)
+	}
+	egress, err := upstream.NewEgress(allow)
 	if err != nil {
 		return err
 	}
-	o := upstream.Options{Egress: egress, Plain: a.cfg.InsecureRegistries, Metrics: a.reg}
+	a.net.egress, a.net.plain = egress, plain
+	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg}
 	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
 	return nil
 }

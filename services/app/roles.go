@@ -11,7 +11,8 @@ import (
 // need is what a role has to have in its process.
 type need struct {
 	sql, redis, bus bool
-	// rooms are the roles it calls.
+	// rooms are the roles it calls; the room build may be missing: then nothing is
+	// built.
 	rooms []string
 }
 
@@ -26,10 +27,12 @@ type role struct {
 func roles() []role {
 	return []role{
 		{"platform", need{sql: true}, (*App).buildPlatform},
-		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildContainer},
+		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
+		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
+		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build"}}, (*App).buildContainer},
 		{"inspect", need{redis: true, rooms: []string{"platform"}}, (*App).buildInspect},
-		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform"}}, (*App).buildRegistry},
-		{"gateway", need{rooms: []string{"container", "inspect"}}, (*App).buildGateway},
+		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
+		{"gateway", need{rooms: []string{"container", "inspect", "build"}}, (*App).buildGateway},
 	}
 }
 
@@ -58,6 +61,8 @@ func choose(names []string) ([]role, error) {
 // addressOf is where another process plays a room; "" is nowhere.
 func addressOf(c config.Config, room string) string {
 	switch room {
+	case "build":
+		return c.BuildAddr
 	case "container":
 		return c.ContainerAddr
 	case "inspect":
@@ -78,7 +83,7 @@ func shape(c config.Config, chosen []role) error {
 	}
 	for _, r := range chosen {
 		for _, room := range r.need.rooms {
-			if !playing(room) && addressOf(c, room) == "" {
+			if !playing(room) && addressOf(c, room) == "" && (room != "build" || r.name == "builder") {
 				problems = append(problems, fmt.Sprintf("the role %s calls the role %s: set %s_addr, or play it here too", r.name, room, room))
 			}
 		}

@@ -2,10 +2,8 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -22,7 +20,6 @@ import (
 	"slipway.dev/services/inspect"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
-	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
 	"slipway.dev/services/registry"
 )
@@ -82,7 +79,8 @@ func (a *App) keychain() (*caller.Keychain, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry_auth_file: %w", err)
 	}
-	a.net.keychain = caller.NewKeychain(logins, platformv1.NewPlatformServiceClient(a.conns["platform"]))
+	keys := caller.NewKeychain(logins, platformv1.NewPlatformServiceClient(a.conns["platform"]))
+	a.net.keychain = keys.WithOwn(a.own())
 	return a.net.keychain, nil
 }
 
@@ -105,11 +103,13 @@ func (a *App) buildContainer() error {
 	}
 	s, err := container.New(container.Deps{
 		DB: a.db, Redis: a.redis, Bus: a.nats,
-		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(),
 		Upstream: a.net.client, Keychain: keys,
 		Log: a.log.With("room", "container"), Now: time.Now,
 		Settings: container.Settings{
 			Host:              public.Host,
+			PublicURL:         strings.TrimRight(a.cfg.PublicURL, "/"),
+			Builds:            container.Builds{Registry: a.own().Host, Repository: a.own().Repository},
 			PlatformEndpoints: a.platformEndpoints(),
 			AnonymousAccess:   a.cfg.AnonymousAccess,
 			TokenTTL:          a.cfg.TokenTTL,
@@ -147,13 +147,14 @@ func (a *App) buildRegistry() error {
 		return err
 	}
 	r, err := registry.New(registry.Deps{
-		Containers: containerv1.NewContainerServiceClient(a.conns["container"]), Bus: a.nats,
+		Containers: containerv1.NewContainerServiceClient(a.conns["container"]),
+		Builds:     a.builds(), Bus: a.nats,
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys,
 		Limiter: a.limiter(), Metrics: a.reg, Log: a.log.With("room", "registry"), Now: time.Now,
-		Store: a.imageStore(),
 		Settings: registry.Settings{
 			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
 			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
+			PullWait: a.cfg.PullWait, PublicURL: strings.TrimRight(a.cfg.PublicURL, "/"),
 		},
 	})
 	if err != nil {
@@ -164,19 +165,12 @@ func (a *App) buildRegistry() error {
 	return nil
 }
 
-// imageStore is the embedded one; nil where other processes would not see it. Its
-// login lives as long as the process: nobody else has a use for it.
-func (a *App) imageStore() http.Handler {
-	if !a.isWhole() {
-		return nil
-	}
-	s := registry.NewStore(a.cfg.DataDir, upstream.Login{Username: "slipway", Password: rand.Text()})
-	a.onClose(s.Close)
-	return s
-}
-
 func (a *App) buildGateway() error {
-	h, err := gateway.New(context.Background(), gateway.Conns{Container: a.conns["container"], Inspect: a.conns["inspect"]})
+	// Followed logs end when the drain begins: who reads on comes back elsewhere.
+	ctx, stop := context.WithCancel(context.Background())
+	a.onDrain = append(a.onDrain, stop)
+	a.onClose(func() error { stop(); return nil })
+	h, err := gateway.New(ctx, gateway.Conns{Build: a.conns["build"], Container: a.conns["container"], Inspect: a.conns["inspect"]})
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"slipway.dev/services/build"
 	"slipway.dev/services/container"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/config"
@@ -91,7 +92,7 @@ type schema struct {
 
 // schemas lists the rooms that have tables.
 func schemas() []schema {
-	return []schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}}
+	return []schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}, {"build", build.Migrations()}}
 }
 
 // Migrate brings every room's tables to the newest version.

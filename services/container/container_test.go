@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -54,6 +55,12 @@ func (r *room) sleep(d time.Duration) {
 
 func newRoom(t *testing.T, db *sqldb.DB) *room {
 	t.Helper()
+	return newRoomWith(t, db, func(*container.Deps, *testkit.Registry) {})
+}
+
+// newRoomWith lets the test change what the service works with.
+func newRoomWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testkit.Registry)) *room {
+	t.Helper()
 	if err := db.Migrate(t.Context(), "container", container.Migrations()); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +71,7 @@ func newRoom(t *testing.T, db *sqldb.DB) *room {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := container.New(container.Deps{
+	deps := container.Deps{
 		DB: db, Redis: r.redis, Bus: testkit.NATS(t), Log: testkit.Log(t), Now: r.clock,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{r.up.Host}, Metrics: prometheus.NewRegistry()}),
 		Keychain: caller.NewKeychain(nil, nil),
@@ -72,12 +79,22 @@ func newRoom(t *testing.T, db *sqldb.DB) *room {
 			Host: "slipway.example.org", PlatformEndpoints: []string{"http://localhost:9091"},
 			AnonymousAccess: true, TokenTTL: 36 * time.Hour, Retention: 90 * 24 * time.Hour,
 		},
-	})
+	}
+	change(&deps, r.up)
+	s, err := container.New(deps)
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.ContainerServiceClient = containerv1.NewContainerServiceClient(
+		serve(t, func(to grpc.ServiceRegistrar) { containerv1.RegisterContainerServiceServer(to, s) }))
+	return r
+}
+
+// serve puts a service behind a connection in memory.
+func serve(t *testing.T, register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
+	t.Helper()
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	containerv1.RegisterContainerServiceServer(server, s)
+	register(server)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
 	conn, err := memory.Dial()
@@ -88,8 +105,7 @@ func newRoom(t *testing.T, db *sqldb.DB) *room {
 		_ = conn.Close()
 		server.Stop(context.Background())
 	})
-	r.ContainerServiceClient = containerv1.NewContainerServiceClient(conn)
-	return r
+	return conn
 }
 
 func (r *room) submit(t *testing.T, config *containerv1.ContainerConfig) *containerv1.SubmitContainerResponse {

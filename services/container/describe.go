@@ -46,6 +46,7 @@ func (s *Service) description(rec record) *containerv1.DescribeContainerResponse
 		CreationTime:      timestamppb.New(rec.created),
 		Expiration:        timestamppb.New(rec.expires),
 		RevocationTime:    instant(rec.revoked),
+		BuildId:           present(plan.GetBuildId()),
 	}
 	if id := plan.GetIdentity(); id != nil {
 		out.UserId = proto.Float64(float64(id.GetUserId()))

@@ -76,7 +76,7 @@ func newLinks(c *upstream.Client) *links {
 	})}
 }
 
-// check asks a layer's address for its first byte.
+// check asks an address that a field names for its first byte.
 func (l *links) check(ctx context.Context, field, url string) error {
 	if _, ok := l.good.GetIfPresent(url); ok {
 		return nil
@@ -86,31 +86,44 @@ func (l *links) check(ctx context.Context, field, url string) error {
 		if !ok {
 			return err
 		}
-		return fault.Invalid.New(field+".location: "+e.Public, e.Cause)
+		return fault.Invalid.New(field+": "+e.Public, e.Cause)
 	}
 	l.good.Set(url, struct{}{})
 	return nil
 }
 
-// checkLayers is rule 9. It answers the content of the image's `data:` layers by
-// gzipDigest.
-func (s *Service) checkLayers(ctx context.Context, r *containerv1.ContainerRequest) (map[string][]byte, error) {
-	data := map[string][]byte{}
-	for i, l := range r.GetContainerConfig().GetLayers() {
+// contents are the bytes that came with a request.
+type contents struct {
+	// layers are those of the image, by gzipDigest.
+	layers map[string][]byte
+	// context is the build context's; nil where it lies at an address, or is none.
+	context []byte
+}
+
+// checkLayers is rule 9, for layers, the build context and a lock.
+func (s *Service) checkLayers(ctx context.Context, c checked) (contents, error) {
+	out := contents{layers: map[string][]byte{}}
+	for i, l := range c.raw.GetContainerConfig().GetLayers() {
 		raw, err := s.checkContent(ctx, fmt.Sprintf("containerConfig.layers[%d]", i), l)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		if raw != nil {
-			data[l.GetGzipDigest()] = raw
+			out.layers[l.GetGzipDigest()] = raw
 		}
 	}
-	if l := r.GetBuildContext(); l.GetLocation() != "" {
-		if _, err := s.checkContent(ctx, "buildContext", l); err != nil {
-			return nil, err
+	if c.recipe != nil && c.recipe.lockURL != "" {
+		if err := s.links.check(ctx, "packages.entries[0]", c.recipe.lockURL); err != nil {
+			return out, err
 		}
 	}
-	return data, nil
+	l := c.raw.GetBuildContext()
+	if l.GetLocation() == "" {
+		return out, nil
+	}
+	var err error
+	out.context, err = s.checkContent(ctx, "buildContext", l)
+	return out, err
 }
 
 // checkContent answers the content of a `data:` layer; nil for one at an address
@@ -119,7 +132,7 @@ func (s *Service) checkContent(ctx context.Context, field string, l *containerv1
 	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
 		return decodeData(field, l)
 	}
-	return nil, s.links.check(ctx, field, l.GetLocation())
+	return nil, s.links.check(ctx, field+".location", l.GetLocation())
 }
 
 // keepLayers stores contents until then at least.
@@ -146,15 +159,19 @@ func bare(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
 		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
 	}
 	for _, l := range c.GetLayers() {
-		location := l.GetLocation()
-		if strings.HasPrefix(location, dataPrefix) {
-			location = dataPrefix
-		}
-		out.Layers = append(out.Layers, &containerv1.Layer{
-			Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
-		})
+		out.Layers = append(out.Layers, bareLayer(l))
 	}
 	return out
+}
+
+func bareLayer(l *containerv1.Layer) *containerv1.Layer {
+	location := l.GetLocation()
+	if strings.HasPrefix(location, dataPrefix) {
+		location = dataPrefix
+	}
+	return &containerv1.Layer{
+		Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
+	}
 }
 
 // addition is the configuration as augmentation wants it.

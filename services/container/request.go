@@ -1,7 +1,6 @@
 package container
 
 import (
-	"encoding/base64"
 	"fmt"
 	"net/url"
 	"strings"
@@ -28,6 +27,7 @@ const (
 type checked struct {
 	raw      *containerv1.ContainerRequest
 	image    oci.Reference // zero for a recipe
+	recipe   *recipe       // nil for an image
 	platform oci.Platform
 	claim    caller.Claim
 }
@@ -41,10 +41,19 @@ func isEmptyPackages(p *containerv1.Packages) bool {
 	return p.GetType() == "" && p.GetEnvironment() == "" && len(p.GetEntries()) == 0
 }
 
+// rules is what the rules need beside the request.
+type rules struct {
+	// deprecated says that the request came by the deprecated path.
+	deprecated bool
+	// identify lets the caller in.
+	identify func(caller.Claim) error
+	// owns knows the service's own repositories.
+	owns func(registry, repository string) bool
+}
+
 // check applies the rules in the order of the contract; the first that fails is
-// the answer. deprecated says that the request came by the deprecated path;
-// identify stands where the caller is let in.
-func check(r *containerv1.ContainerRequest, deprecated bool, identify func(caller.Claim) error) (checked, error) {
+// the answer.
+func (rs rules) check(r *containerv1.ContainerRequest) (checked, error) {
 	c := checked{raw: r}
 	var err error
 	if c.claim, err = caller.ReadClaim(r); err != nil {
@@ -56,21 +65,25 @@ func check(r *containerv1.ContainerRequest, deprecated bool, identify func(calle
 	if err := checkSizes(r); err != nil {
 		return c, err
 	}
-	if c.image, err = checkNames(r); err != nil {
+	if c.image, err = rs.checkNames(r); err != nil {
 		return c, err
 	}
-	if err := identify(c.claim); err != nil {
+	if err := rs.identify(c.claim); err != nil {
 		return c, err
 	}
 	if err := checkContent(r); err != nil {
 		return c, err
 	}
-	if deprecated {
+	if rs.deprecated {
 		if err := checkDeprecated(r); err != nil {
 			return c, err
 		}
 	}
-	return c, checkFreeze(r)
+	if err := checkFreeze(r); err != nil {
+		return c, err
+	}
+	c.recipe, err = readRecipe(r, c.platform)
+	return c, err
 }
 
 // checkValues is rule 1: values of closed sets, and texts with a form.
@@ -144,37 +157,6 @@ func checkTimestamp(s string) error {
 		}
 	}
 	return fault.Invalid.Newf("timestamp must be ISO-8601 with an offset, e.g. 2026-01-31T12:00:00Z, not %q", clip(s))
-}
-
-// checkRecipe looks at the form of what is to be built.
-func checkRecipe(r *containerv1.ContainerRequest) error {
-	p := r.GetPackages()
-	if !isEmptyPackages(p) {
-		switch p.GetType() {
-		case "CONDA":
-		case "CRAN":
-			return fault.Invalid.Newf("packages.type CRAN is not supported yet; use CONDA")
-		default:
-			return fault.Invalid.Newf("packages.type must be CONDA, not %q", clip(p.GetType()))
-		}
-		if (p.GetEnvironment() == "") == (len(p.GetEntries()) == 0) {
-			return fault.Invalid.Newf("packages needs either environment or entries")
-		}
-	}
-	for _, f := range []struct{ name, value string }{
-		{"containerFile", r.GetContainerFile()},
-		{"condaFile", r.GetCondaFile()},
-		{"packages.environment", p.GetEnvironment()},
-	} {
-		raw, err := base64.StdEncoding.DecodeString(f.value)
-		if err != nil || base64.StdEncoding.EncodeToString(raw) != f.value {
-			return fault.Invalid.New(f.name+" must be base64 (standard alphabet, padded, without line breaks)", err)
-		}
-		if f.name == "containerFile" && r.GetFormat() == "sif" && strings.HasPrefix(string(raw), "Bootstrap:") {
-			return fault.Invalid.Newf("containerFile is a Singularity definition, which is not supported; give a Dockerfile")
-		}
-	}
-	return nil
 }
 
 // checkConfig looks at variables and layers.
@@ -260,6 +242,18 @@ func checkSizes(r *containerv1.ContainerRequest) error {
 	for i, l := range r.GetContainerConfig().GetLayers() {
 		texts = append(texts, sized{fmt.Sprintf("containerConfig.layers[%d].location", i), l.GetLocation(), maxLocation})
 	}
+	for _, l := range []struct {
+		field string
+		list  []string
+		most  int
+	}{
+		{"packages.entries", r.GetPackages().GetEntries(), maxEnvironment},
+		{"packages.channels", r.GetPackages().GetChannels(), maxContainerFile},
+		{"packages.condaOpts.commands", r.GetPackages().GetCondaOpts().GetCommands(), maxContainerFile},
+		{"packages.condaOpts.basePackages", []string{r.GetPackages().GetCondaOpts().GetBasePackages()}, maxContainerFile},
+	} {
+		texts = append(texts, sized{l.field, strings.Join(l.list, "\n"), l.most})
+	}
 	for _, t := range texts {
 		if len(t.value) > t.most {
 			return fault.Invalid.Newf("%s is %d characters long; %d is the most", t.field, len(t.value), t.most)
@@ -269,15 +263,19 @@ func checkSizes(r *containerv1.ContainerRequest) error {
 }
 
 // checkNames is rule 3.
-func checkNames(r *containerv1.ContainerRequest) (oci.Reference, error) {
+func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, error) {
 	for _, f := range []struct{ name, value string }{
 		{"buildRepository", r.GetBuildRepository()}, {"cacheRepository", r.GetCacheRepository()},
 	} {
 		if f.value == "" {
 			continue
 		}
-		if _, _, err := oci.ParseRepository(f.value); err != nil {
+		registry, repository, err := oci.ParseRepository(f.value)
+		if err != nil {
 			return oci.Reference{}, named(f.name, err)
+		}
+		if rs.owns(registry, repository) {
+			return oci.Reference{}, fault.Invalid.Newf("%s: %s belongs to this service; name a repository of your own", f.name, clip(f.value))
 		}
 	}
 	if r.GetContainerImage() == "" {

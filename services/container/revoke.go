@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -34,7 +35,7 @@ func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenR
 }
 
 // revoke is final once SQL has it; a message that does not get through is
-// repeated by Run.
+// repeated by Run. Then nobody may be left who waits for the build.
 func (s *Service) revoke(ctx context.Context, id string) error {
 	if !isToken(id) {
 		return unknownRequest(nil)
@@ -47,7 +48,32 @@ func (s *Service) revoke(ctx context.Context, id string) error {
 		return s.sqlFault("revoking a request", err)
 	}
 	s.spreadRevocation(ctx, id, now.Add(s.deps.TokenTTL))
-	return nil
+	return s.cancelBuild(ctx, id, now)
+}
+
+// cancelBuild ends the build of a revoked request, unless another one waits for
+// it. Repeating it does no harm.
+func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) error {
+	rec, err := s.store.get(ctx, id)
+	if err != nil {
+		return s.sqlFault("reading a request", err)
+	}
+	build := rec.plan.GetBuildId()
+	if build == "" || rec.plan.GetBuilt() || s.deps.Build == nil {
+		return nil
+	}
+	awaited, err := s.store.isAwaited(ctx, build, now)
+	if err != nil {
+		return s.sqlFault("looking for who waits for a build", err)
+	}
+	if awaited {
+		return nil
+	}
+	_, err = s.deps.Build.CancelBuild(ctx, &buildv1.CancelBuildRequest{BuildId: build})
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
 }
 
 // spreadRevocation tells Redis, and every registry that listens.

@@ -1,6 +1,7 @@
 // Package container owns container requests: it checks them, gives each a name
 // that can be pulled, and tells the registry what stands behind a name. It never
-// serves a pull and never builds. The truth is the tables container_*; Redis
+// serves a pull, and builds nothing itself: it reads recipes, and has the build
+// room make what they describe. The truth is the tables container_*; Redis
 // holds a copy of every live token (prefix `container:token:`), which is made
 // again from SQL when it is lost. A revocation is published on the subject
 // `container.revoked`.
@@ -15,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -46,6 +48,8 @@ type Deps struct {
 	Redis    redis.UniversalClient
 	Bus      Publisher
 	Platform platformv1.PlatformServiceClient
+	// Build makes images; nil where nothing does.
+	Build    buildv1.BuildServiceClient
 	Upstream *upstream.Client
 	Keychain *caller.Keychain
 	Log      *slog.Logger
@@ -59,6 +63,15 @@ type Deps struct {
 type Settings struct {
 	// Host goes into the names that requests answer, e.g. "slipway.example.org".
 	Host string
+	// PublicURL is the base of addresses that answers name, without a slash at the
+	// end; "" is https and Host.
+	PublicURL string
+	// Builds is where built images go that have no repository of their user's. The
+	// zero value switches building off.
+	Builds Builds
+	// OwnRepositories are further "<registry>/<path>" that belong to the service,
+	// such as its build cache: no request may name them, nor what is below them.
+	OwnRepositories []string
 	// PlatformEndpoints are the addresses under which the own platform is known;
 	// the first is the one that identities carry.
 	PlatformEndpoints []string
@@ -72,6 +85,14 @@ type Settings struct {
 	OperatorAccounts string
 	// Commit is what the program was built from.
 	Commit string
+}
+
+// Builds names the service's own build repository.
+type Builds struct {
+	// Registry is its host, e.g. "127.0.0.1:9090".
+	Registry string
+	// Repository is the path, e.g. "store/builds".
+	Repository string
 }
 
 // Service implements containerv1.ContainerServiceServer. Make it with New.

@@ -44,21 +44,36 @@ func newSources(d Deps) *sources {
 }
 
 // resolve is rule 10: it answers the digest that the image has now. fault.Invalid,
-// naming the image, when the caller cannot read it.
-func (s *sources) resolve(ctx context.Context, who caller.ID, image oci.Reference) (digest.Digest, upstream.Access, error) {
+// naming the field and the image, when the caller cannot read it.
+func (s *sources) resolve(ctx context.Context, who caller.ID, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
 	access, err := s.keychain.Access(ctx, who, image.Registry, image.Repository)
 	if err != nil {
 		return "", access, err
 	}
-	key := sourceKey{access, image}
-	if d, ok := s.known.GetIfPresent(key); ok {
-		return d, access, nil
-	}
-	d, err := s.flight.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.head(ctx, key) })
+	d, err := s.digest(ctx, sourceKey{access, image})
 	if err != nil {
-		return "", access, unreadable(image, err)
+		return "", access, unreadable(field, image, err)
 	}
 	return d, access, nil
+}
+
+// isPublic says whether an image can be read without any login.
+func (s *sources) isPublic(ctx context.Context, field string, image oci.Reference) (bool, error) {
+	_, err := s.digest(ctx, sourceKey{upstream.Access{}, image})
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fault.Unauthenticated), errors.Is(err, fault.Denied), errors.Is(err, fault.NotFound):
+		return false, nil
+	}
+	return false, unreadable(field, image, err)
+}
+
+func (s *sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
+	if d, ok := s.known.GetIfPresent(key); ok {
+		return d, nil
+	}
+	return s.flight.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.head(ctx, key) })
 }
 
 func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error) {
@@ -71,19 +86,19 @@ func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error
 }
 
 // unreadable says which image it is that cannot be had.
-func unreadable(image oci.Reference, err error) error {
+func unreadable(field string, image oci.Reference, err error) error {
 	e, ok := fault.As(err)
 	if !ok {
 		return err
 	}
 	switch {
 	case errors.Is(e, fault.NotFound):
-		return fault.Invalid.New(fmt.Sprintf("containerImage: %s does not exist", image), e)
+		return missing(field, image, e)
 	case errors.Is(e, fault.Unauthenticated), errors.Is(e, fault.Denied):
 		return fault.Invalid.New(fmt.Sprintf(
-			"containerImage: %s may not be read with the credentials of this request, or does not exist", image), e)
+			"%s: %s may not be read with the credentials of this request, or does not exist", field, image), e)
 	case errors.Is(e, fault.Invalid):
-		return fault.Invalid.New(fmt.Sprintf("containerImage: %s cannot be served: %s", image, e.Public), e.Cause)
+		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be served: %s", field, image, e.Public), e.Cause)
 	}
 	return err
 }
@@ -95,7 +110,7 @@ func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a up
 	src := s.client.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)
 	if err != nil {
-		return "", unreadable(image, err)
+		return "", unreadable("containerImage", image, err)
 	}
 	out, err := oci.Augment(ctx, src, root, add, p)
 	if errors.Is(err, fault.NotFound) {
@@ -103,7 +118,7 @@ func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a up
 		return "", fault.Invalid.New("containerPlatform: "+e.Public, err)
 	}
 	if err != nil {
-		return "", unreadable(image, err)
+		return "", unreadable("containerImage", image, err)
 	}
 	return out.Root.Digest, nil
 }

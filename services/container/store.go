@@ -40,10 +40,10 @@ func (s store) insert(ctx context.Context, r record) error {
 	id := r.plan.GetIdentity()
 	_, err = s.db.ExecContext(ctx, `
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
-			endpoint, user_id, workspace_id, email, client_ip, request, plan)
-		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10)`,
+			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan)
+		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11)`,
 		r.plan.GetToken(), sqldb.Micros(r.created), sqldb.Micros(r.expires),
-		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, request, plan)
+		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan)
 	return err
 }
 
@@ -125,6 +125,15 @@ func (s store) revoke(ctx context.Context, id string, now time.Time) error {
 		return errors.Join(err, unknownRequest(nil))
 	}
 	return nil
+}
+
+// isAwaited says whether a live request has the build.
+func (s store) isAwaited(ctx context.Context, buildID string, now time.Time) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, `
+		SELECT count(*) FROM container_requests
+		WHERE build_id = $1 AND build_id <> '' AND revoked_at = 0 AND expires_at > $2`, buildID, sqldb.Micros(now)).Scan(&n)
+	return n > 0, err
 }
 
 // unsent lists live revoked requests that not everybody was told of.

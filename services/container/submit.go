@@ -3,11 +3,13 @@ package container
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -17,84 +19,112 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
+// answer is what a request comes to.
+type answer struct {
+	plan *containerv1.Plan
+	// build is nil without a recipe.
+	build *buildv1.SubmitBuildResponse
+}
+
 // SubmitContainer answers a name for what the request describes.
 func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitContainerRequest) (*containerv1.SubmitContainerResponse, error) {
-	plan, err := s.submit(ctx, req.GetRequest(), false)
+	a, err := s.submit(ctx, req.GetRequest(), false)
 	if err != nil {
 		return nil, err
 	}
-	return &containerv1.SubmitContainerResponse{
-		RequestId:      proto.String(plan.GetToken()),
-		ContainerToken: proto.String(plan.GetToken()),
-		TargetImage:    proto.String(s.targetImage(plan)),
-		Expiration:     plan.GetExpiration(),
-		ContainerImage: proto.String(sourceImage(plan)),
-		Freeze:         proto.Bool(false),
+	out := &containerv1.SubmitContainerResponse{
+		RequestId:      proto.String(a.plan.GetToken()),
+		TargetImage:    proto.String(s.targetImage(a.plan)),
+		ContainerImage: proto.String(sourceImage(a.plan)),
+		Freeze:         proto.Bool(a.plan.GetFrozen()),
 		Mirror:         proto.Bool(false),
-		Succeeded:      proto.Bool(true),
-	}, nil
+	}
+	if !a.plan.GetFrozen() {
+		out.ContainerToken, out.Expiration = proto.String(a.plan.GetToken()), a.plan.GetExpiration()
+	}
+	if a.build != nil {
+		out.BuildId, out.Cached = proto.String(a.build.GetBuildId()), proto.Bool(a.build.GetCached())
+	}
+	if a.build == nil || a.build.GetSucceeded() {
+		out.Succeeded = proto.Bool(true)
+	}
+	return out, nil
 }
 
 // SubmitContainerToken is the deprecated form, with a shorter answer.
 func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.SubmitContainerTokenRequest) (*containerv1.SubmitContainerTokenResponse, error) {
-	plan, err := s.submit(ctx, req.GetRequest(), true)
+	a, err := s.submit(ctx, req.GetRequest(), true)
 	if err != nil {
 		return nil, err
 	}
 	return &containerv1.SubmitContainerTokenResponse{
-		ContainerToken: proto.String(plan.GetToken()),
-		TargetImage:    proto.String(s.targetImage(plan)),
-		Expiration:     plan.GetExpiration(),
-		RequestId:      proto.String(plan.GetToken()),
-		ContainerImage: proto.String(sourceImage(plan)),
+		ContainerToken: proto.String(a.plan.GetToken()),
+		TargetImage:    proto.String(s.targetImage(a.plan)),
+		Expiration:     a.plan.GetExpiration(),
+		RequestId:      proto.String(a.plan.GetToken()),
+		ContainerImage: proto.String(sourceImage(a.plan)),
+		BuildId:        present(a.build.GetBuildId()),
 	}, nil
 }
 
 // submit applies every rule and writes the request down.
-func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, deprecated bool) (*containerv1.Plan, error) {
+func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, deprecated bool) (answer, error) {
 	if r == nil {
 		r = &containerv1.ContainerRequest{}
 	}
 	var who *platformv1.Identity
-	c, err := check(r, deprecated, func(claim caller.Claim) (err error) {
+	c, err := rules{deprecated: deprecated, owns: s.deps.owns, identify: func(claim caller.Claim) (err error) {
 		who, err = s.gate().Identify(ctx, claim)
 		return err
-	})
+	}}.check(r)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	data, err := s.checkLayers(ctx, r)
+	data, err := s.checkLayers(ctx, c)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	if err := switchedOff(r); err != nil {
-		return nil, err
+	if err := s.switchedOff(r); err != nil {
+		return answer{}, err
+	}
+	if c.recipe != nil {
+		return s.submitRecipe(ctx, c, who, data)
 	}
 	plan, err := s.plan(ctx, c, who)
 	if err != nil {
-		return nil, err
+		return answer{}, err
 	}
-	return plan, s.keep(ctx, r, plan, data)
+	if err := s.keepLayers(ctx, data.layers, plan.GetExpiration().AsTime()); err != nil {
+		return answer{}, err
+	}
+	return answer{plan: plan}, s.keep(ctx, r, plan)
 }
 
 func (s *Service) gate() caller.Gate {
 	return caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints, Anonymous: s.deps.AnonymousAccess}
 }
 
-// switchedOff is rule 12.
-func switchedOff(r *containerv1.ContainerRequest) error {
-	if isRecipe(r) {
+// switchedOff is rule 12, as far as this room knows.
+func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
+	switch {
+	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
 		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
-	}
-	if r.GetFreeze() {
-		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is answered")
+	case !isRecipe(r) && r.GetFreeze():
+		return fault.Unsupported.Newf("This service does not freeze existing images: leave freeze out, and pull the name that is answered")
+	case r.GetFormat() == "sif":
+		return fault.Unsupported.Newf("This service does not make Singularity images: leave format out")
+	case strings.Contains(r.GetContainerPlatform(), ","):
+		return fault.Unsupported.Newf("This service builds for one platform at a time: give one as containerPlatform")
 	}
 	return nil
 }
 
 // plan looks the image up and says what the registry will serve.
 func (s *Service) plan(ctx context.Context, c checked, who *platformv1.Identity) (*containerv1.Plan, error) {
-	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), c.image)
+	if s.deps.owns(c.image.Registry, c.image.Repository) {
+		return nil, missing("containerImage", c.image, nil)
+	}
+	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", c.image)
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +138,11 @@ func (s *Service) plan(ctx context.Context, c checked, who *platformv1.Identity)
 		Platform:   c.platform.String(),
 		Config:     bare(c.raw.GetContainerConfig()),
 		Identity:   who,
-		Expiration: timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond)),
+		Expiration: s.expiration(),
 		Digests:    []string{resolved.String()},
 	}
-	if n := len(s.deps.Host + "/wt/" + plan.GetToken() + "/" + plan.GetName()); n > 255 {
-		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n-255)
+	if n := s.excess(plan); n > 0 {
+		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
 	if c.image.Digest != "" && plan.GetConfig() != nil {
 		d, err := s.sources.augmentedDigest(ctx, c.image, access, addition(plan.GetConfig()), c.platform)
@@ -124,14 +154,20 @@ func (s *Service) plan(ctx context.Context, c checked, who *platformv1.Identity)
 	return plan, nil
 }
 
-// keep writes layers and request to SQL, then the plan to Redis.
-func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan, data map[string][]byte) error {
-	expires := plan.GetExpiration().AsTime()
-	if err := s.keepLayers(ctx, data, expires); err != nil {
-		return err
-	}
+// expiration is when a name that is answered now stops working.
+func (s *Service) expiration() *timestamppb.Timestamp {
+	return timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond))
+}
+
+// excess is by how many characters a name is longer than engines take.
+func (s *Service) excess(p *containerv1.Plan) int {
+	return len(s.deps.Host+"/wt/"+p.GetToken()+"/"+p.GetName()) - 255
+}
+
+// keep writes the request to SQL, then the plan to Redis.
+func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
 	rec := record{
-		created: s.deps.Now(), expires: expires, plan: plan, request: withoutSecrets(r),
+		created: s.deps.Now(), expires: plan.GetExpiration().AsTime(), plan: plan, request: withoutSecrets(r),
 	}
 	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
 		rec.clientIP = ip.String()
@@ -155,11 +191,19 @@ func withoutSecrets(r *containerv1.ContainerRequest) *containerv1.ContainerReque
 		WorkflowId:        r.GetWorkflowId(),
 		Format:            r.GetFormat(),
 		DryRun:            r.GetDryRun(),
+		Freeze:            r.GetFreeze(),
+		BuildRepository:   r.GetBuildRepository(),
+		CacheRepository:   r.GetCacheRepository(),
+		NameStrategy:      r.GetNameStrategy(),
+		BuildTemplate:     r.GetBuildTemplate(),
 	}
 }
 
 // targetImage is the name that can be pulled.
 func (s *Service) targetImage(p *containerv1.Plan) string {
+	if p.GetFrozen() {
+		return sourceImage(p)
+	}
 	return fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
 }
 

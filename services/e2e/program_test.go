@@ -210,7 +210,10 @@ func eachShape(t *testing.T, plain []string, more settings, scenario func(t *tes
 func oneProcess(t testing.TB, s settings) *program {
 	t.Helper()
 	web, admin := "127.0.0.1:"+testkit.FreePort(t), "127.0.0.1:"+testkit.FreePort(t)
-	env := settings{"http_addr": web, "admin_addr": admin, "public_url": "http://" + web, "data_dir": t.TempDir()}
+	env := settings{
+		"http_addr": web, "admin_addr": admin, "public_url": "http://" + web, "data_dir": t.TempDir(),
+		"store_addr": "127.0.0.1:" + testkit.FreePort(t),
+	}
 	maps.Copy(env, s)
 	p := &program{t: t, url: "http://" + web, host: web, replicas: []string{web}, token: adminToken}
 	p.add("all", admin, nil, env)

@@ -54,12 +54,20 @@ func processPerRole(t testing.TB, s settings) *program {
 		return env["grpc_addr"]
 	}
 	platform := settings{"platform_addr": role("platform", "platform", nil)}
-	containers := settings{"platform_addr": platform["platform_addr"]}
+	if s["build_repository"] != "" {
+		platform["build_addr"] = role("build-1", "build", platform)
+		second := maps.Clone(platform)
+		second["build_addr"] = role("build-2", "build", platform)
+		role("builder-1", "builder", platform)
+		role("builder-2", "builder", second)
+	}
+	containers := maps.Clone(platform)
 	containers["container_addr"] = role("container-1", "container", platform)
 	second := maps.Clone(containers)
 	second["container_addr"] = role("container-2", "container", platform)
 	p.replicas = []string{role("registry-1", "registry", containers), role("registry-2", "registry", second)}
-	rooms := settings{"container_addr": containers["container_addr"], "inspect_addr": role("inspect", "inspect", platform)}
+	rooms := maps.Clone(containers)
+	rooms["inspect_addr"] = role("inspect", "inspect", platform)
 	front.set(role("gateway", "gateway", rooms), p.replicas)
 	return p
 }

@@ -24,11 +24,7 @@ func invalidDigest(s string) error {
 }
 
 // blob answers a blob that the requested image refers to.
-func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path) error {
-	g, err := s.grant(r, p)
-	if err != nil {
-		return err
-	}
+func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)

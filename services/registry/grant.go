@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -36,6 +37,10 @@ type grant struct {
 	layers  map[digest.Digest]addedLayer
 	who     caller.ID
 	expires time.Time
+	// build makes the image; "" for one that is there.
+	build string
+	// built says that the build is known to have made it.
+	built atomic.Bool
 	// change names platform and addition: the same text, the same augmentation.
 	change string
 
@@ -178,6 +183,11 @@ func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, err
 	if err != nil {
 		return nil, fmt.Errorf("asking for the plan of a token: %w", err)
 	}
+	if p := resp.GetPlan(); p.GetFrozen() {
+		src := p.GetSource()
+		return nil, coded(fault.NotFound.Newf("This image is frozen; pull %s/%s:%s",
+			src.GetRegistry(), src.GetRepository(), src.GetReference()), "NAME_UNKNOWN")
+	}
 	out, err := newGrant(resp.GetPlan())
 	if err != nil {
 		return nil, err
@@ -204,7 +214,9 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 		who:      caller.Of(p.GetIdentity()),
 		expires:  p.GetExpiration().AsTime(),
 		layers:   map[digest.Digest]addedLayer{},
+		build:    p.GetBuildId(),
 	}
+	g.built.Store(p.GetBuilt())
 	c := p.GetConfig()
 	g.add = oci.Addition{Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir()}
 	for _, l := range c.GetLayers() {

@@ -101,7 +101,11 @@ type reader struct {
 }
 
 func (s *images) reader(ctx context.Context, g *grant) (reader, error) {
-	a, err := s.keychain.Access(ctx, g.who, g.repo.Host, g.repo.Name)
+	find := s.keychain.Access
+	if g.build != "" {
+		find = s.keychain.Target
+	}
+	a, err := find(ctx, g.who, g.repo.Host, g.repo.Name)
 	return reader{s, a, g.repo}, err
 }
 

@@ -17,11 +17,7 @@ import (
 )
 
 // manifest answers the requested reference, or a digest that it leads to.
-func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path) error {
-	g, err := s.grant(r, p)
-	if err != nil {
-		return err
-	}
+func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
 	doc, err := s.document(r.Context(), g, p.ref)
 	if err != nil {
 		return err

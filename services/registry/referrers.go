@@ -15,11 +15,7 @@ import (
 
 // referrers lists what refers to a manifest of the image: signatures, SBOMs. What
 // we made ourselves has none; what upstream made has upstream's.
-func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path) error {
-	g, err := s.grant(r, p)
-	if err != nil {
-		return err
-	}
+func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)

@@ -12,12 +12,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
@@ -31,18 +31,17 @@ import (
 // Deps is what the registry works with.
 type Deps struct {
 	Containers containerv1.ContainerServiceClient
-	Bus        *nats.Conn
-	Upstream   *upstream.Client
-	Control    *upstream.Control
-	Keychain   *caller.Keychain
-	Limiter    *ratelimit.Limiter
-	Metrics    prometheus.Registerer
-	Log        *slog.Logger
+	// Builds is nil where nothing is built.
+	Builds   buildv1.BuildServiceClient
+	Bus      *nats.Conn
+	Upstream *upstream.Client
+	Control  *upstream.Control
+	Keychain *caller.Keychain
+	Limiter  *ratelimit.Limiter
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
-	// Store serves the embedded image store under /v2/store/; nil where there is
-	// none.
-	Store http.Handler
 
 	Settings
 }
@@ -56,6 +55,10 @@ type Settings struct {
 	LayerCache int64
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
+	// PullWait is how long a pull waits for a build.
+	PullWait time.Duration
+	// PublicURL is the service's own address, without a slash at the end.
+	PublicURL string
 }
 
 // Registry is the handler of /v2/. Make it with New, Close it after use.
@@ -65,6 +68,7 @@ type Registry struct {
 	images  *images
 	layers  *layerCache
 	streams *streams
+	builds  upstream.Flight[string, *buildv1.AwaitBuildResponse]
 	seconds *prometheus.HistogramVec
 }
 
@@ -141,10 +145,6 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 // route answers what kind of request it was, for the metrics.
 func (s *Registry) route(w *recorder, r *http.Request) (kind string, err error) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
-	if s.deps.Store != nil && strings.HasPrefix(r.URL.Path, StorePath) {
-		s.deps.Store.ServeHTTP(w, r)
-		return "store", nil
-	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return "other", errMethod
 	}
@@ -160,19 +160,26 @@ func (s *Registry) route(w *recorder, r *http.Request) (kind string, err error) 
 }
 
 func (s *Registry) serve(w *recorder, r *http.Request, p path) error {
+	g, err := s.grant(r, p)
+	if err != nil {
+		return err
+	}
+	if err := s.await(r.Context(), g); err != nil {
+		return err
+	}
 	if p.kind == kindBlob {
-		return s.blob(w, r, p)
+		return s.blob(w, r, p, g)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	switch p.kind {
 	case kindManifest:
-		return s.manifest(w, r, p)
+		return s.manifest(w, r, p, g)
 	case kindTags:
-		return s.tags(w, r, p)
+		return s.tags(w, r, g)
 	default:
-		return s.referrers(w, r, p)
+		return s.referrers(w, r, p, g)
 	}
 }
 

@@ -14,13 +14,10 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// StorePath is where the embedded image store lives, below the service's own
-// host.
-const StorePath = "/v2/store/"
-
 // Store is the embedded image store: an OCI registry on local disk, for images
-// with nowhere else to go. Push and pull both want the service's own login;
-// clients reach its content through token names only.
+// with nowhere else to go. It has a port of its own, on the loopback interface;
+// push and pull both want the service's own login, and clients reach its content
+// through token names only.
 type Store struct {
 	registry *olareg.Server
 	login    upstream.Login
@@ -46,8 +43,7 @@ func NewStore(dir string, login upstream.Login) *Store {
 // Close ends it; what it holds is on disk.
 func (s *Store) Close() error { return s.registry.Close() }
 
-// ServeHTTP answers the distribution API for repositories that start with
-// "store/".
+// ServeHTTP answers the distribution API.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	right := subtle.ConstantTimeCompare([]byte(user), []byte(s.login.Username)) &

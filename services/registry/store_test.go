@@ -25,7 +25,7 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		store := registry.NewStore(dir, upstream.Login{Username: "slipway", Password: "secret"})
 		server := httptest.NewServer(store)
-		ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/store/tool:1", name.Insecure)
+		ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/builds/tool:1", name.Insecure)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestImageStoreWithoutALoginIsShut(t *testing.T) {
 	store := registry.NewStore(t.TempDir(), upstream.Login{})
 	defer store.Close()
 	w := httptest.NewRecorder()
-	store.ServeHTTP(w, httptest.NewRequest("GET", "/v2/store/x/manifests/1", nil))
+	store.ServeHTTP(w, httptest.NewRequest("GET", "/v2/x/manifests/1", nil))
 	if w.Code != 401 {
 		t.Errorf("answered %d", w.Code)
 	}

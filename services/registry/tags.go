@@ -9,11 +9,7 @@ import (
 )
 
 // tags answers the one tag that the name is for; none for a digest.
-func (s *Registry) tags(w http.ResponseWriter, r *http.Request, p path) error {
-	g, err := s.grant(r, p)
-	if err != nil {
-		return err
-	}
+func (s *Registry) tags(w http.ResponseWriter, r *http.Request, g *grant) error {
 	list := []string{}
 	n, err := strconv.Atoi(r.URL.Query().Get("n"))
 	if oci.IsTag(g.ref) && (err != nil || n > 0) && g.ref > r.URL.Query().Get("last") {

@@ -64,6 +64,8 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
 	flags.Int64Var(&f.workspace, "workspace", 0, "The `id` of the workspace whose registry credentials are used.")
 	f.output = outputFlag(cmd)
+	complete(cmd, "platform", "linux/amd64", "linux/arm64")
+	complete(cmd, "env")
 }
 
 func (f *imageFlags) run(cmd *cobra.Command, s *settings, ref string) error {
@@ -71,39 +73,45 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, ref string) error {
 	if err != nil {
 		return err
 	}
-	req, err := f.request(cmd.Context(), c, ref)
-	if err != nil {
+	req := &containerv1.ContainerRequest{ContainerImage: ref}
+	if err := f.fill(cmd.Context(), c, req); err != nil {
 		return err
 	}
-	var res containerv1.SubmitContainerResponse
-	submit := call{method: http.MethodPost, path: "/v1alpha2/container", signed: true, body: req}
-	raw, err := c.do(cmd.Context(), submit, &res)
-	if err == nil && res.GetTargetImage() == "" {
-		err = errors.New("the answer holds no name; check --server")
-	}
+	raw, res, err := c.submit(cmd.Context(), req)
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", ref, err)
 	}
 	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
 }
 
-func (f *imageFlags) request(ctx context.Context, c *client, ref string) (*containerv1.ContainerRequest, error) {
-	req := &containerv1.ContainerRequest{ContainerImage: ref, ContainerPlatform: f.platform}
+// fill adds to a request what the flags say.
+func (f *imageFlags) fill(ctx context.Context, c *client, req *containerv1.ContainerRequest) error {
+	req.ContainerPlatform = f.platform
 	if f.workspace != 0 {
 		req.PlatformWorkspaceId = &f.workspace
 	}
 	config := &containerv1.ContainerConfig{Entrypoint: f.entrypoint, Cmd: f.cmd, Env: f.env, WorkingDir: f.workdir}
 	for _, source := range f.layers {
-		layer, err := c.layer(ctx, source)
+		layer, err := c.layer(ctx, source, nil)
 		if err != nil {
-			return nil, fmt.Errorf("preparing the layer %s: %w", source, err)
+			return fmt.Errorf("preparing the layer %s: %w", source, err)
 		}
 		config.Layers = append(config.Layers, layer)
 	}
 	if proto.Size(config) > 0 {
 		req.ContainerConfig = config
 	}
-	return req, nil
+	return nil
+}
+
+// submit makes a container request; its answer holds a name.
+func (c *client) submit(ctx context.Context, req *containerv1.ContainerRequest) ([]byte, *containerv1.SubmitContainerResponse, error) {
+	var res containerv1.SubmitContainerResponse
+	raw, err := c.do(ctx, call{method: http.MethodPost, path: "/v1alpha2/container", signed: true, body: req}, &res)
+	if err == nil && res.GetTargetImage() == "" {
+		err = errors.New("the answer holds no name; check --server")
+	}
+	return raw, &res, err
 }
 
 // assignments is a flag that collects NAME=value.

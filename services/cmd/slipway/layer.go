@@ -28,8 +28,9 @@ const (
 	maxContent = int64(maxBase64 / 4 * 3)
 )
 
-// layer reads a layer from a directory, a tar.gz file or a URL.
-func (c *client) layer(ctx context.Context, source string) (*containerv1.Layer, error) {
+// layer reads a layer from a directory, without what is ignored in it, a tar.gz
+// file or a URL.
+func (c *client) layer(ctx context.Context, source string, ignored *ignoreList) (*containerv1.Layer, error) {
 	b := blob{gzip: sha256.New(), tar: sha256.New()}
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {
 		if err := c.download(ctx, source, &b); err != nil {
@@ -37,7 +38,7 @@ func (c *client) layer(ctx context.Context, source string) (*containerv1.Layer, 
 		}
 		return b.layer(source), nil
 	}
-	if err := readLocal(ctx, source, &b); err != nil {
+	if err := readLocal(ctx, source, ignored, &b); err != nil {
 		return nil, err
 	}
 	if b.size > maxContent {
@@ -47,7 +48,7 @@ func (c *client) layer(ctx context.Context, source string) (*containerv1.Layer, 
 	return b.layer(dataPrefix + base64.StdEncoding.EncodeToString(b.content)), nil
 }
 
-func readLocal(ctx context.Context, source string, b *blob) error {
+func readLocal(ctx context.Context, source string, ignored *ignoreList, b *blob) error {
 	f, err := os.Open(source)
 	if err != nil {
 		return err
@@ -58,7 +59,7 @@ func readLocal(ctx context.Context, source string, b *blob) error {
 		return err
 	}
 	if info.IsDir() {
-		return pack(ctx, source, b)
+		return pack(ctx, source, ignored, b)
 	}
 	return b.read(f)
 }

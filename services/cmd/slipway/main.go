@@ -63,6 +63,10 @@ history.`,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.add(root, env)
-	root.AddCommand(imageCommand(&s), inspectCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s), infoCommand(&s))
+	root.AddCommand(
+		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
+		statusCommand(&s), describeCommand(&s), revokeCommand(&s),
+		buildsCommand(&s), logsCommand(&s), infoCommand(&s),
+	)
 	return root
 }

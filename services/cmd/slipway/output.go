@@ -22,6 +22,7 @@ type format string
 func outputFlag(cmd *cobra.Command) *format {
 	f := format("text")
 	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text or json.")
+	complete(cmd, "output", "text", "json")
 	return &f
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -15,26 +16,25 @@ import (
 // modes, links and contents alone: not on times, owners, where the directory
 // lies or how its file system orders it. The directory itself has no entry, so
 // it does not change the root of an image.
-func pack(ctx context.Context, dir string, b *blob) error {
+func pack(ctx context.Context, dir string, ignored *ignoreList, b *blob) error {
 	zw, err := gzip.NewWriterLevel(b, gzip.BestCompression)
 	if err != nil {
 		return fmt.Errorf("compressing it: %w", err)
 	}
-	tw := tar.NewWriter(io.MultiWriter(zw, b.tar))
-	tree := os.DirFS(dir)
-	err = fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+	p := packing{tar: tar.NewWriter(io.MultiWriter(zw, b.tar)), tree: os.DirFS(dir), ignored: ignored}
+	err = fs.WalkDir(p.tree, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == "." {
 			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return packEntry(tw, tree, path, d)
+		return p.visit(path, d)
 	})
 	if err != nil {
 		return fmt.Errorf("packing it: %w", err)
 	}
-	if err := tw.Close(); err != nil {
+	if err := p.tar.Close(); err != nil {
 		return fmt.Errorf("packing it: %w", err)
 	}
 	if err := zw.Close(); err != nil {
@@ -43,27 +43,64 @@ func pack(ctx context.Context, dir string, b *blob) error {
 	return nil
 }
 
-func packEntry(tw *tar.Writer, tree fs.FS, path string, d fs.DirEntry) error {
+// packing is a directory on its way into a tar.
+type packing struct {
+	tar     *tar.Writer
+	tree    fs.FS
+	ignored *ignoreList
+	held    []heldDir
+}
+
+// heldDir is an ignored directory in which something may yet be wanted.
+type heldDir struct {
+	path  string
+	entry fs.DirEntry
+}
+
+// visit packs what is not ignored, below the directories that it lies in.
+func (p *packing) visit(path string, d fs.DirEntry) error {
+	if p.ignored.has(path) {
+		if !d.IsDir() {
+			return nil
+		}
+		if !p.ignored.exceptions() {
+			return fs.SkipDir
+		}
+		p.held = append(p.held, heldDir{path, d})
+		return nil
+	}
+	for _, dir := range p.held {
+		if strings.HasPrefix(path, dir.path+"/") {
+			if err := p.add(dir.path, dir.entry); err != nil {
+				return err
+			}
+		}
+	}
+	p.held = nil // they are packed, or behind us
+	return p.add(path, d)
+}
+
+func (p *packing) add(path string, d fs.DirEntry) error {
 	info, err := d.Info()
 	if err != nil {
 		return err
 	}
-	h, err := header(tree, path, info)
+	h, err := header(p.tree, path, info)
 	if err != nil {
 		return err
 	}
-	if err := tw.WriteHeader(h); err != nil {
+	if err := p.tar.WriteHeader(h); err != nil {
 		return fmt.Errorf("writing the entry of %s: %w", path, err)
 	}
 	if !info.Mode().IsRegular() {
 		return nil
 	}
-	f, err := tree.Open(path)
+	f, err := p.tree.Open(path)
 	if err != nil {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // it was only read
-	if _, err := io.Copy(tw, f); err != nil {
+	if _, err := io.Copy(p.tar, f); err != nil {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	return nil

@@ -20,11 +20,13 @@ type settings struct {
 	token     string // from the environment
 	tokenFile string // wins over token
 	timeout   time.Duration
+	dumb      bool // whether the terminal cannot go back in a line
 }
 
 func (s *settings) add(root *cobra.Command, env func(string) string) {
 	flags := root.PersistentFlags()
 	s.token = strings.TrimSpace(env("SLIPWAY_TOKEN"))
+	s.dumb = env("TERM") == "" || env("TERM") == "dumb"
 	flags.StringVar(&s.server, "server", cmp.Or(env("SLIPWAY_SERVER"), "http://localhost:9090"), "The server's `URL` (environment: SLIPWAY_SERVER).")
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN.")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")

@@ -19,11 +19,14 @@ type Config struct {
 	PublicURL string `key:"public_url" default:"http://localhost:9090" help:"The address that clients use; its host goes into the names that requests answer."`
 	DataDir   string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
 
+	StoreAddr string `key:"store_addr" default:"127.0.0.1:9092" help:"Where the embedded image store listens for the process's own use; its images are pulled through http_addr. Its address goes into stored names, so keep it."`
+
 	DatabaseURL string `key:"database_url" secret:"true" help:"sqlite:PATH or postgres://… Empty: SQLite in data_dir."`
 	NATSURL     string `key:"nats_url" secret:"true" help:"nats://… Empty: NATS inside this process."`
 	RedisURL    string `key:"redis_url" secret:"true" help:"redis://…, redis+sentinel://…/MASTER or redis+cluster://… Empty: Redis inside this process, in memory only."`
 
-	ContainerAddr string `key:"container_addr" help:"The container role, when another process plays it: host:port or dns:///host:port."`
+	BuildAddr     string `key:"build_addr" help:"The build role, when another process plays it: host:port or dns:///host:port."`
+	ContainerAddr string `key:"container_addr" help:"The container role, likewise."`
 	InspectAddr   string `key:"inspect_addr" help:"The inspect role, likewise."`
 	PlatformAddr  string `key:"platform_addr" help:"The platform role, likewise."`
 
@@ -48,6 +51,19 @@ type Config struct {
 
 	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
 	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`
+
+	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
+	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit."`
+
+	BuildRepository       string        `key:"build_repository" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
+	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
+	BuildTimeoutUser      time.Duration `key:"build_timeout_user" default:"25m" help:"How long a user's build may take."`
+	BuildTimeoutAnonymous time.Duration `key:"build_timeout_anonymous" default:"15m" help:"How long a build without a user may take."`
+	BuildMemory           Bytes         `key:"build_memory" default:"8GiB" help:"Memory of one build's steps. 0: no limit."`
+	BuildDisk             Bytes         `key:"build_disk" default:"40GiB" help:"Disk space that one build may fill. 0: no limit."`
+	BuildPids             int           `key:"build_pids" default:"4096" help:"Processes of one build's steps. 0: no limit."`
+	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Builds at a time in one process. 0: as many as it has processors."`
+	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
 	TokenTTL         time.Duration `key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`

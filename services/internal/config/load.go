@@ -133,6 +133,12 @@ func (f Field) set(text string) error {
 			return fmt.Errorf("must be true or false, not %q", text)
 		}
 		*p = b
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("must be a whole number, not %q", text)
+		}
+		*p = n
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {

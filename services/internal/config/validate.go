@@ -16,6 +16,7 @@ import (
 func (c *Config) Validate() error {
 	return errors.Join(
 		address("http_addr", c.HTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
+		loopback("store_addr", c.StoreAddr),
 		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL),
 		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_key_file", c.RPCKeyFile),
@@ -29,8 +30,52 @@ func (c *Config) Validate() error {
 		}),
 		networks("trusted_proxies", c.TrustedProxies),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
+		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
+		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
+		between("pull_wait", c.PullWait, 0, 24*time.Hour),
+		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency}),
+		builders(c.BuildkitAddr),
+		repository("build_repository", c.BuildRepository),
 		logLevel(c.LogLevel),
 	)
+}
+
+func loopback(key, v string) error {
+	if err := address(key, v); err != nil {
+		return err
+	}
+	if host, port, _ := net.SplitHostPort(v); host != "127.0.0.1" || port == "0" {
+		return fmt.Errorf("%s must be 127.0.0.1 with a port, not %q", key, v)
+	}
+	return nil
+}
+
+func atLeast0(values map[string]int) error {
+	var problems []error
+	for key, v := range values {
+		if v < 0 {
+			problems = append(problems, fmt.Errorf("%s must not be negative", key))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func builders(addrs []string) error {
+	for _, a := range addrs {
+		if u, err := url.Parse(a); err != nil || (u.Scheme != "tcp" && u.Scheme != "unix") {
+			return fmt.Errorf("buildkit_addr must be tcp://host:port or unix:///path, not %q", a)
+		}
+	}
+	return nil
+}
+
+func repository(key, v string) error {
+	host, path, _ := strings.Cut(v, "/")
+	if v != "" && (path == "" || strings.Contains(v, "://") || strings.ToLower(path) != path || strings.ContainsAny(path, ":@ ") ||
+		(!strings.ContainsAny(host, ".:") && host != "localhost")) {
+		return fmt.Errorf("%s must be <registry>/<path> without a scheme or a tag, not %q", key, v)
+	}
+	return nil
 }
 
 func address(key, v string) error {

@@ -56,9 +56,14 @@ func Rules() []Rule {
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 
 		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
+		{Package: "services/build", May: rooms, Never: []string{buildkit}},
 		{Package: "services/container", May: rooms, Never: []string{buildkit}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
 		{Package: "services/registry", May: plumbing(), Never: []string{buildkit, sql, redis}},
+
+		{Package: "services/builder/...", May: []string{
+			"proto/gen/...", "services/builder/...", "services/internal/bus", "services/internal/fault", "services/internal/oci", "services/internal/upstream",
+		}, Never: []string{sql, redis}},
 
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/internal/config"}},

@@ -1,0 +1,152 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// errBroken is a followed log that ended before its build.
+var errBroken = status.Error(codes.Unavailable, "the log ended before its build")
+
+// part is a piece of a log, or why there is none.
+type part struct {
+	*buildv1.StreamLogsResponse
+	err error
+}
+
+// feed reads a log from the room that has it.
+type feed struct {
+	room buildv1.BuildServiceClient
+	req  *buildv1.StreamLogsRequest
+}
+
+// open streams the log after an ordinal. The channel's last part is an error,
+// io.EOF where the room had no more to say; it ends with ctx.
+func (f *feed) open(ctx context.Context, after int64) <-chan part {
+	parts := make(chan part)
+	req := proto.CloneOf(f.req)
+	req.After = after
+	go func() {
+		stream, err := f.room.StreamLogs(ctx, req)
+		for {
+			p := part{err: err}
+			if err == nil {
+				p.StreamLogsResponse, p.err = stream.Recv()
+			}
+			select {
+			case parts <- p:
+			case <-ctx.Done():
+				return
+			}
+			if p.err != nil {
+				return
+			}
+		}
+	}()
+	return parts
+}
+
+// copying is one log on its way from the room to the client. When the room goes
+// away in the middle, another replica goes on after the last line.
+type copying struct {
+	out     *transcript
+	feed    *feed
+	pace    pace
+	drained <-chan struct{}
+
+	parts  <-chan part
+	opened time.Time
+	again  <-chan time.Time // when to try the room again
+	tries  int              // since it was last there
+	lost   time.Time        // when it went away; zero while it is there
+}
+
+// run copies to the end of the log; nil means all of it.
+func (c *copying) run(ctx context.Context) error {
+	c.out.last = c.feed.req.GetAfter()
+	c.open(ctx)
+	silence, beat := time.NewTimer(c.pace.silence), time.NewTicker(c.pace.keepAlive)
+	defer silence.Stop()
+	defer beat.Stop()
+	for {
+		var err error
+		select {
+		case p := <-c.parts:
+			var done bool
+			if done, err = c.take(p); done {
+				return err
+			}
+		case <-c.again:
+			c.open(ctx)
+		case <-silence.C:
+			err = c.sign(func() {})
+		case <-beat.C:
+			err = c.sign(func() { c.out.form.beat(&c.out.b) })
+		case <-c.drained:
+			err = status.Error(codes.Unavailable, "this replica stops")
+		case <-ctx.Done():
+			err = status.FromContextError(ctx.Err()).Err()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *copying) open(ctx context.Context) {
+	c.parts, c.again, c.opened = c.feed.open(ctx, c.out.last), nil, time.Now()
+}
+
+// sign says something to the client although there is no line.
+func (c *copying) sign(write func()) error {
+	c.out.begin()
+	write()
+	return c.out.send()
+}
+
+// take passes a part on; done means that the log is at its end, or lost.
+func (c *copying) take(p part) (done bool, err error) {
+	switch {
+	case errors.Is(p.err, io.EOF) && !c.feed.req.GetFollow():
+		return true, c.sign(func() {})
+	case errors.Is(p.err, io.EOF):
+		p.err = errBroken
+	}
+	if p.err != nil {
+		err := c.retry(p.err)
+		return err != nil, err
+	}
+	c.lost, c.tries = time.Time{}, 0
+	c.out.begin()
+	c.out.lines(p.GetLines())
+	if p.GetEnded() != nil {
+		c.out.form.done(&c.out.b, p.GetEnded(), c.out.last)
+	}
+	return p.GetEnded() != nil, c.out.send()
+}
+
+// retry has the room tried again, unless that is no use: the first answer is the
+// room's, and patience ends.
+func (c *copying) retry(err error) error {
+	code := status.Code(err) // Canceled: not by us, so by a room that stops
+	if !c.out.begun || code != codes.Unavailable && code != codes.Canceled {
+		return err
+	}
+	if c.lost.IsZero() || time.Since(c.opened) > c.pace.patience { // it was there, and silent
+		c.lost, c.tries = time.Now(), 0
+	}
+	if time.Since(c.lost) > c.pace.patience {
+		return err
+	}
+	c.parts, c.again = nil, time.After(min(50*time.Millisecond<<min(c.tries, 5), c.pace.patience))
+	c.tries++
+	return nil
+}

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// logs answers a build's log: as text, and as Server-Sent Events. The messages
+// of the other paths have an end that the generated code waits for; a log that
+// is followed has none.
+type logs struct {
+	mux     *runtime.ServeMux
+	room    buildv1.BuildServiceClient
+	pace    pace
+	drained <-chan struct{} // closed when clients should go elsewhere
+}
+
+// isLog knows the paths that may stay open for as long as a build takes.
+func isLog(path string) bool {
+	return strings.HasPrefix(path, "/v1alpha1/builds/") && (strings.HasSuffix(path, "/logs") || strings.HasSuffix(path, "/events"))
+}
+
+// text answers GET /v1alpha1/builds/{build_id}/logs.
+func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]string) {
+	var follow bool
+	if text := r.URL.Query().Get("follow"); text != "" {
+		var err error
+		if follow, err = strconv.ParseBool(text); err != nil {
+			writeMessage(w, http.StatusBadRequest, "follow must be true or false")
+			return
+		}
+	}
+	l.answer(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
+}
+
+// events answers GET /v1alpha1/builds/{build_id}/events. Clients that cannot set
+// Last-Event-ID give it in the query.
+func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]string) {
+	last := r.Header.Get("Last-Event-Id")
+	if last == "" {
+		last = r.URL.Query().Get("lastEventId")
+	}
+	var after int64
+	if last != "" {
+		var err error
+		if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
+			writeMessage(w, http.StatusBadRequest, "Last-Event-ID must be the id of an event of this path")
+			return
+		}
+	}
+	l.answer(w, r, events{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
+}
+
+// answer writes a log in its form. What goes wrong before the first byte is an
+// ordinary error; after it the connection is cut, so that nobody takes a part for
+// the whole.
+func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *buildv1.StreamLogsRequest) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	ctx, err := runtime.AnnotateContext(ctx, l.mux, r, buildv1.BuildService_StreamLogs_FullMethodName)
+	if err != nil {
+		writeError(ctx, l.mux, nil, w, r, err)
+		return
+	}
+	out := &transcript{w: w, ctl: http.NewResponseController(w), form: f, stall: l.pace.stall}
+	c := &copying{out: out, feed: &feed{room: l.room, req: req}, pace: l.pace, drained: l.drained}
+	err = c.run(ctx)
+	switch {
+	case err == nil:
+	case !out.begun:
+		writeError(ctx, l.mux, nil, w, r, err)
+	default:
+		panic(http.ErrAbortHandler)
+	}
+}

@@ -1,0 +1,388 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/gateway"
+)
+
+type logStream = grpc.ServerStreamingServer[buildv1.StreamLogsResponse]
+
+// quick is the gateway in front of one room, with less patience.
+type quick struct {
+	ctx                                 context.Context //nolint:containedctx // ends when the gateway drains
+	silence, keepAlive, patience, stall time.Duration
+	readTimeout                         time.Duration
+}
+
+func (q quick) serve(t *testing.T, b *buildRoom) string {
+	t.Helper()
+	or := func(d, otherwise time.Duration) time.Duration {
+		if d == 0 {
+			return otherwise
+		}
+		return d
+	}
+	if q.ctx == nil {
+		q.ctx = t.Context()
+	}
+	h, err := gateway.Hasten(q.ctx, gateway.Conns{Build: b.dial(t)},
+		or(q.silence, time.Minute), or(q.keepAlive, time.Minute), or(q.patience, time.Minute), or(q.stall, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewUnstartedServer(h)
+	web.Config.ReadTimeout = q.readTimeout
+	web.Start()
+	t.Cleanup(web.Close)
+	return web.URL + "/v1alpha1/builds/beef_1"
+}
+
+func get(t *testing.T, url string, header ...string) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// await reads up to a line that begins like want, and answers what came before.
+func await(t *testing.T, r *bufio.Reader, want string) string {
+	t.Helper()
+	var before strings.Builder
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no %q after %q: %v", want, before.String(), err)
+		}
+		if strings.HasPrefix(line, want) {
+			return before.String()
+		}
+		before.WriteString(line)
+	}
+}
+
+// wantText is the text of lines 1 to n.
+func wantText(n int) string {
+	var b strings.Builder
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	return b.String()
+}
+
+func ordinals(events string) (ids []string) {
+	for e := range strings.SplitSeq(events, "\n\n") {
+		if id, ok := strings.CutPrefix(e, "event: log\nid: "); ok {
+			ids = append(ids, strings.SplitN(id, "\n", 2)[0])
+		}
+	}
+	return ids
+}
+
+// TestLinesArriveAsTheyAreWritten also outlives what other calls may take, and
+// the server's own limit on reading a request.
+func TestLinesArriveAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
+	for path, prefix := range map[string]string{"/logs?follow=true": "", "/events": "data: "} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			next := make(chan int64)
+			b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+				for n := range next {
+					_ = s.Send(lines(n, n))
+				}
+				return s.Send(succeeded())
+			}}
+			t.Cleanup(b.start())
+			url := quick{readTimeout: 200 * time.Millisecond}.serve(t, b)
+			go func() { next <- 1 }()
+			r := bufio.NewReader(get(t, url+path).Body)
+			await(t, r, prefix+"line 1")
+			late := time.After(500 * time.Millisecond) // more than a call, or reading one, may take
+			next <- 2
+			await(t, r, prefix+"line 2")
+			<-late
+			next <- 3
+			await(t, r, prefix+"line 3")
+			close(next)
+			if _, err := io.ReadAll(r); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// script is a log of six lines that the room leaves twice, with what it leaves
+// with, and repeats lines of.
+func script(t *testing.T, leave error) *buildRoom {
+	return &buildRoom{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
+		if want := int64(2 * (n - 1)); req.GetAfter() != want {
+			t.Errorf("call %d asks for lines after %d, want %d", n, req.GetAfter(), want)
+		}
+		if n == 3 {
+			_ = s.Send(lines(3, 6))
+			return s.Send(succeeded())
+		}
+		_ = s.Send(lines(int64(2*n-1), int64(2*n)))
+		return leave
+	}}
+}
+
+func TestRoomGoesAway(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]error{
+		"with a status": status.Error(codes.Unavailable, "stopping"),
+		"in silence":    nil,
+		"cancelled":     status.Error(codes.Canceled, "the caller went away"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for path, check := range map[string]func(string) bool{
+				"/logs?follow=true": func(s string) bool { return s == wantText(6) },
+				"/events": func(s string) bool {
+					return strings.Join(ordinals(s), " ") == "1 2 3 4 5 6" && strings.Count(s, "event: done") == 1
+				},
+			} {
+				b := script(t, leave)
+				stop := b.start()
+				body, err := io.ReadAll(get(t, quick{}.serve(t, b)+path).Body)
+				stop()
+				if err != nil || !check(string(body)) {
+					t.Errorf("%s: %v, %s", path, err, body)
+				}
+			}
+		})
+	}
+}
+
+// TestRoomIsKilled: another replica goes on where the killed one was.
+func TestRoomIsKilled(t *testing.T) {
+	t.Parallel()
+	b := &buildRoom{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
+		if n == 1 {
+			_ = s.Send(lines(1, 3))
+			<-s.Context().Done()
+			return s.Context().Err()
+		}
+		_ = s.Send(lines(req.GetAfter()+1, 6))
+		return s.Send(succeeded())
+	}}
+	kill := b.start()
+	r := bufio.NewReader(get(t, quick{}.serve(t, b)+"/events").Body)
+	await(t, r, "data: line 3")
+	kill()
+	t.Cleanup(b.start())
+	rest, err := io.ReadAll(r)
+	if got := strings.Join(ordinals(strings.TrimSpace(string(rest))), " "); err != nil || got != "4 5 6" {
+		t.Errorf("then came %s, %v", got, err)
+	}
+}
+
+// TestPatienceEnds: what was sent must not look like all there is.
+func TestPatienceEnds(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{
+		"away for good": status.Error(codes.Unavailable, "gone"),
+		"broken":        status.Error(codes.Internal, "boom"),
+	} {
+		for _, path := range []string{"/logs", "/logs?follow=true", "/events"} {
+			t.Run(name+path, func(t *testing.T) {
+				t.Parallel()
+				b := &buildRoom{turn: func(n int, _ *buildv1.StreamLogsRequest, s logStream) error {
+					if n == 1 {
+						_ = s.Send(lines(1, 2))
+					}
+					return err
+				}}
+				t.Cleanup(b.start())
+				resp := get(t, quick{patience: 20 * time.Millisecond}.serve(t, b)+path)
+				body, err := io.ReadAll(resp.Body)
+				if resp.StatusCode != http.StatusOK || err == nil || !strings.Contains(string(body), "line 2\n") || strings.Contains(string(body), "message") {
+					t.Errorf("got %d, %v, %s", resp.StatusCode, err, body)
+				}
+			})
+		}
+	}
+}
+
+func TestErrorsBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[codes.Code]int{codes.Unavailable: 503, codes.Internal: 500, codes.OK: 503} {
+		b := &buildRoom{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return status.Error(code, "") }}
+		t.Cleanup(b.start())
+		resp := get(t, quick{}.serve(t, b)+"/events")
+		body, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != want || resp.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(string(body), `{"message":`) || b.turns.Load() != 1 {
+			t.Errorf("%s: got %d %s %v after %d calls", code, resp.StatusCode, body, resp.Header, b.turns.Load())
+		}
+	}
+}
+
+// TestSilence: a queued build has no lines. The client learns that it is
+// connected, and so do the proxies between.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+		<-s.Context().Done()
+		return nil
+	}}
+	t.Cleanup(b.start())
+	url := quick{silence: time.Millisecond, keepAlive: 10 * time.Millisecond}.serve(t, b)
+	if resp := get(t, url+"/logs?follow=true"); resp.StatusCode != http.StatusOK {
+		t.Errorf("got %d", resp.StatusCode)
+	}
+	r := bufio.NewReader(get(t, url+"/events").Body)
+	if before := await(t, r, ": keep-alive"); before != "retry: 1000\n\n" {
+		t.Errorf("before it came %q", before)
+	}
+	await(t, r, ": keep-alive")
+}
+
+// TestEmptyLog is not a silent one.
+func TestEmptyLog(t *testing.T) {
+	t.Parallel()
+	b := &buildRoom{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return nil }}
+	t.Cleanup(b.start())
+	resp := get(t, quick{}.serve(t, b)+"/logs")
+	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || len(body) > 0 || err != nil {
+		t.Errorf("got %d %q %v", resp.StatusCode, body, err)
+	}
+}
+
+func TestResume(t *testing.T) {
+	t.Parallel()
+	b := &buildRoom{turn: func(_ int, req *buildv1.StreamLogsRequest, s logStream) error {
+		_ = s.Send(lines(req.GetAfter()+1, 5))
+		return s.Send(succeeded())
+	}}
+	t.Cleanup(b.start())
+	url := quick{}.serve(t, b)
+	for _, c := range []struct{ header, query, want string }{
+		{"", "", "1 2 3 4 5"}, {"0", "", "1 2 3 4 5"}, {"3", "", "4 5"}, {"", "?lastEventId=4", "5"}, {"4", "?lastEventId=1", "5"}, {"5", "", ""},
+	} {
+		body, err := io.ReadAll(get(t, url+"/events"+c.query, "Last-Event-ID", c.header).Body)
+		if got := strings.Join(ordinals(string(body)), " "); err != nil || got != c.want || !strings.Contains(string(body), "event: done\nid: 5\n") {
+			t.Errorf("%+v: got %s, %v\n%s", c, got, err, body)
+		}
+	}
+	for _, odd := range []string{"-1", "1.5", "99999999999999999999", "x"} {
+		if resp := get(t, url+"/events", "Last-Event-ID", odd); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: got %d", odd, resp.StatusCode)
+		}
+	}
+}
+
+// TestClientLeaves: nobody reads a log for a client that is gone, or takes nothing.
+func TestClientLeaves(t *testing.T) {
+	t.Parallel()
+	for name, keep := range map[string]bool{"gone": false, "stuck": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ended := make(chan struct{})
+			b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+				defer close(ended)
+				long := &buildv1.LogLine{Text: strings.Repeat("x", 100_000)}
+				for {
+					long.Ordinal++
+					if err := s.Send(&buildv1.StreamLogsResponse{Lines: []*buildv1.LogLine{long}}); err != nil {
+						return err
+					}
+				}
+			}}
+			t.Cleanup(b.start())
+			resp := get(t, quick{stall: 100 * time.Millisecond}.serve(t, b)+"/events")
+			if !keep {
+				_ = resp.Body.Close()
+			}
+			<-ended
+		})
+	}
+}
+
+// TestSlowClient gets everything; the room waits for it.
+func TestSlowClient(t *testing.T) {
+	t.Parallel()
+	const count = 200
+	pause := make(chan struct{})
+	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+		for n := int64(1); n <= count; n++ {
+			_ = s.Send(&buildv1.StreamLogsResponse{Lines: []*buildv1.LogLine{{Ordinal: n, Text: strings.Repeat("x", 100_000)}}})
+		}
+		return s.Send(succeeded())
+	}}
+	t.Cleanup(b.start())
+	resp := get(t, quick{}.serve(t, b)+"/logs?follow=true")
+	time.AfterFunc(100*time.Millisecond, func() { close(pause) })
+	<-pause
+	r := bufio.NewReaderSize(resp.Body, 200_000)
+	got := 0
+	for ; ; got++ {
+		if _, err := r.ReadSlice('\n'); err != nil {
+			break
+		}
+	}
+	if got != count {
+		t.Errorf("got %d of %d lines", got, count)
+	}
+}
+
+// TestDrain: followed logs end so that their clients go elsewhere; the rest stays.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	ctx, drain := context.WithCancel(t.Context())
+	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+		_ = s.Send(lines(1, 1))
+		<-s.Context().Done()
+		return nil
+	}}
+	t.Cleanup(b.start())
+	url := quick{ctx: ctx}.serve(t, b)
+	r := bufio.NewReader(get(t, url+"/events").Body)
+	await(t, r, "data: line 1")
+	drain()
+	if _, err := io.ReadAll(r); err == nil {
+		t.Error("the log looks complete")
+	}
+	if resp := get(t, url+"/status"); resp.StatusCode != http.StatusNotImplemented && resp.StatusCode != http.StatusInternalServerError {
+		t.Errorf("the status answers %d", resp.StatusCode)
+	}
+}
+
+func TestLogsPassTheCallerOn(t *testing.T) {
+	t.Parallel()
+	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+		md, _ := metadata.FromIncomingContext(s.Context())
+		_ = s.Send(&buildv1.StreamLogsResponse{Lines: []*buildv1.LogLine{{Ordinal: 1, Text: strings.Join(md.Get("authorization"), ",")}}})
+		return nil
+	}}
+	t.Cleanup(b.start())
+	body, _ := io.ReadAll(get(t, quick{}.serve(t, b)+"/logs", "Authorization", "Bearer x").Body)
+	if string(body) != "Bearer x\n" {
+		t.Errorf("the room got %q", body)
+	}
+}

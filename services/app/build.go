@@ -1,0 +1,99 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/build"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry"
+)
+
+func (a *App) buildBuild() error {
+	keys, err := a.keychain()
+	if err != nil {
+		return err
+	}
+	s, err := build.New(build.Deps{
+		DB: a.db, Bus: a.nats, Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Upstream: a.net.client, Keychain: keys, Limiter: a.limiter(), Metrics: a.reg,
+		Log: a.log.With("room", "build"), Now: time.Now,
+		Settings: build.Settings{
+			PlatformEndpoints: a.platformEndpoints(),
+			BuildsUser:        a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
+			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
+			Retention: a.cfg.RequestRetention, Own: a.own().String(),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	a.services = append(a.services, func(r grpc.ServiceRegistrar) {
+		buildv1.RegisterBuildServiceServer(r, s)
+		buildv1.RegisterWorkServiceServer(r, s)
+	})
+	a.background = append(a.background, s.Run)
+	return nil
+}
+
+// builds is the build room; nil where there is none.
+func (a *App) builds() buildv1.BuildServiceClient {
+	if a.conns["build"] == nil {
+		return nil
+	}
+	return buildv1.NewBuildServiceClient(a.conns["build"])
+}
+
+// hasStore says whether this process keeps images itself: only one that plays
+// all roles can, and only when there is no other place.
+func (a *App) hasStore() bool { return a.isWhole() && a.cfg.BuildRepository == "" }
+
+// own is where built images go; nowhere when there is no place.
+func (a *App) own() caller.Own {
+	if a.hasStore() {
+		return caller.Own{Host: a.cfg.StoreAddr, Repository: storeRepository, Login: a.storeLogin}
+	}
+	host, repository, _ := strings.Cut(a.cfg.BuildRepository, "/")
+	return caller.Own{Host: host, Repository: repository}
+}
+
+// storeRepository is the embedded store's one.
+const storeRepository = "builds"
+
+// openStore opens the embedded image store at store_addr. Its login lives as long
+// as the process: nobody else has a use for it.
+func (a *App) openStore(ctx context.Context) error {
+	if !a.hasStore() {
+		return nil
+	}
+	a.storeLogin = upstream.Login{Username: "slipway", Password: rand.Text()}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", a.cfg.StoreAddr)
+	if err != nil {
+		return fmt.Errorf("store_addr: %w", err)
+	}
+	s := registry.NewStore(a.cfg.DataDir, a.storeLogin)
+	a.onClose(s.Close)
+	server := a.httpServer(s)
+	a.onClose(server.Close)
+	a.background = append(a.background, func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving the image store: %w", err)
+		}
+		return nil
+	})
+	return nil
+}

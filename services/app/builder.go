@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/daemon"
+)
+
+func (a *App) buildBuilder() error {
+	work := buildv1.NewWorkServiceClient(a.conns["build"])
+	log := a.log.With("room", "builder")
+	o := builder.BuildKitOptions{
+		Addresses: a.cfg.BuildkitAddr, Work: work, Egress: a.net.egress, Registries: a.net.client, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+	}
+	if len(o.Addresses) == 0 {
+		a.startDaemon(&o)
+	}
+	engine := builder.NewBuildKit(o)
+	a.onClose(func() error { engine.Close(); return nil })
+	slots := a.cfg.BuildConcurrency
+	if slots == 0 {
+		slots = runtime.NumCPU()
+	}
+	w := builder.New(builder.Deps{
+		NATS: a.nats, Work: work, Engines: []builder.Engine{engine}, Log: log, Now: time.Now, Metrics: a.reg,
+		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
+	})
+	a.background = append(a.background, w.Run)
+	return nil
+}
+
+// startDaemon starts buildkitd. Where that is not possible the service goes on,
+// and says why when it is asked to build.
+func (a *App) startDaemon(o *builder.BuildKitOptions) {
+	d, err := daemon.Start(context.Background(), daemon.Options{
+		Dir: a.dir("buildkit"), Egress: a.net.egress.DialContext, Forward: a.loopbacks(), Plain: a.net.plain,
+		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), Log: o.Log,
+	})
+	if err != nil {
+		o.Problem = err.Error()
+		a.problems = append(a.problems, "Nothing is built here: "+err.Error())
+		o.Log.Warn("Nothing is built here", "err", err)
+		return
+	}
+	a.onClose(func() error { d.Close(); return nil })
+	o.Local = d
+}
+
+// loopbacks are registries on this machine that builds may reach: they are in
+// a network of their own.
+func (a *App) loopbacks() []string {
+	var out []string
+	for _, host := range a.net.plain {
+		if ap, err := netip.ParseAddrPort(strings.Replace(host, "localhost", "127.0.0.1", 1)); err == nil && ap.Addr().IsLoopback() {
+			out = append(out, ap.String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// workerName tells workers apart, also two on one machine.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return host + "-" + rand.Text()[:6]
+}

@@ -1,0 +1,125 @@
+package build
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+// endings tells those who wait that a build has ended.
+type endings struct {
+	mu      sync.Mutex
+	waiting map[string]map[chan struct{}]bool
+}
+
+func newEndings() *endings { return &endings{waiting: map[string]map[chan struct{}]bool{}} }
+
+// wait answers a channel that gets a value when the build ends; call leave when
+// it is not needed any more.
+func (e *endings) wait(id string) (ended <-chan struct{}, leave func()) {
+	c := make(chan struct{}, 1)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.waiting[id] == nil {
+		e.waiting[id] = map[chan struct{}]bool{}
+	}
+	e.waiting[id][c] = true
+	return c, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.waiting[id], c)
+		if len(e.waiting[id]) == 0 {
+			delete(e.waiting, id)
+		}
+	}
+}
+
+func (e *endings) tell(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for c := range e.waiting[id] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// lookAgain is when those who wait read SQL although nobody told them anything:
+// a message may have been lost while NATS was away.
+const lookAgain = 30 * time.Second
+
+// AwaitBuild answers when the build has ended, or shortly before the call's
+// deadline how it stands then.
+func (s *Service) AwaitBuild(ctx context.Context, req *buildv1.AwaitBuildRequest) (*buildv1.AwaitBuildResponse, error) {
+	// First listen, then read: so an end between the two is not missed.
+	ended, leave := s.ended.wait(req.GetBuildId())
+	defer leave()
+	early, cancel := earlier(ctx)
+	defer cancel()
+	for {
+		rec, err := s.read(ctx, req.GetBuildId())
+		if err != nil {
+			return nil, err
+		}
+		if req.GetNoWait() || !rec.isPending() || early.Err() != nil {
+			return s.standing(ctx, rec)
+		}
+		select {
+		case <-ended:
+		case <-early.Done():
+		case <-time.After(lookAgain):
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// earlier ends in time to still read and answer.
+func earlier(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(ctx, deadline.Add(-500*time.Millisecond))
+	}
+	return context.WithCancel(ctx)
+}
+
+// standing is how a build stands, with its place where it waits.
+func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildResponse, error) {
+	out := outcome(r)
+	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
+		return out, nil
+	}
+	recipe := r.request.GetRecipe()
+	before, err := s.store.count(ctx, `
+		state = 'PENDING' AND started_at = 0 AND engine = $1 AND architecture = $2 AND created_at < $3`,
+		recipe.GetEngine(), architecture(recipe), sqldb.Micros(r.created))
+	if err != nil {
+		return nil, s.deps.DB.Fault("counting the queue", err)
+	}
+	out.Position = before + 1
+	return out, nil
+}
+
+func outcome(r record) *buildv1.AwaitBuildResponse {
+	out := &buildv1.AwaitBuildResponse{
+		State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: timestamppb.New(r.created),
+		Reason: r.reason, Message: r.message, Digest: r.digest,
+	}
+	if !r.started.IsZero() {
+		out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(r.started)
+	}
+	if !r.isPending() {
+		out.State, out.CompletedAt = buildv1.BuildState_BUILD_STATE_FAILED, timestamppb.New(r.completed)
+	}
+	if r.succeeded {
+		out.State = buildv1.BuildState_BUILD_STATE_SUCCEEDED
+	}
+	return out
+}

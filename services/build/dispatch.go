@@ -1,0 +1,103 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// ahead is how many jobs wait on the bus for each slot of the live workers: one
+// that is done and one that comes next. The rest waits in SQL, where a user who
+// comes later can still be served before.
+const ahead = 2
+
+// dispatch puts builds that wait on the bus, as many as the workers can take,
+// in turn between their owners. Two replicas may publish the same job; the
+// message id makes it one.
+func (s *Service) dispatch(ctx context.Context) {
+	waiting, err := s.store.list(ctx, `state = 'PENDING' AND published_at = 0 ORDER BY created_at, id LIMIT 2000`)
+	if err != nil {
+		s.troubled(ctx, "The queue cannot be read", err)
+		return
+	}
+	if len(waiting) == 0 {
+		return
+	}
+	out, err := s.store.list(ctx, `state = 'PENDING' AND published_at > 0`)
+	if err != nil {
+		s.troubled(ctx, "The queue cannot be read", err)
+		return
+	}
+	if err := s.makeStreams(ctx); err != nil {
+		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
+		return
+	}
+	for _, r := range turns(waiting, out, s.workers.slots) {
+		if err := s.publish(ctx, r); err != nil {
+			s.troubled(ctx, "NATS does not take builds right now; they wait", err)
+			return
+		}
+	}
+}
+
+func (s *Service) troubled(ctx context.Context, what string, err error) {
+	if ctx.Err() == nil {
+		s.deps.Log.WarnContext(ctx, "Builds are held up", "what", what, "err", err)
+	}
+}
+
+// turns picks who goes next: always the owner with the fewest builds out, and of
+// those with equally many the one who has waited longest.
+func turns(waiting, out []record, slots func(capability) int) []record {
+	room := map[capability]int{}
+	busy := map[string]int{}
+	for _, r := range waiting {
+		c := capabilityOf(r)
+		room[c] = ahead * slots(c)
+	}
+	for _, r := range out {
+		room[capabilityOf(r)]--
+		busy[r.owner]++
+	}
+	var picked []record
+	for {
+		open := slices.DeleteFunc(slices.Clone(waiting), func(r record) bool { return room[capabilityOf(r)] <= 0 })
+		if len(open) == 0 {
+			return picked
+		}
+		next := slices.MinFunc(open, func(a, b record) int {
+			return cmp.Or(cmp.Compare(busy[a.owner], busy[b.owner]), a.created.Compare(b.created), cmp.Compare(a.id, b.id))
+		})
+		picked = append(picked, next)
+		busy[next.owner]++
+		room[capabilityOf(next)]--
+		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r record) bool { return r.id == next.id })
+	}
+}
+
+func capabilityOf(r record) capability {
+	recipe := r.request.GetRecipe()
+	return capability{recipe.GetEngine(), architecture(recipe)}
+}
+
+// publish puts a job on the bus, and notes it only when the bus has it.
+func (s *Service) publish(ctx context.Context, r record) error {
+	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.id, TraceParent: r.traceParent})
+	if err != nil {
+		return err
+	}
+	c := capabilityOf(r)
+	_, err = s.bus.Publish(ctx, jobSubject(c.engine, c.architecture, r.id), raw,
+		jetstream.WithMsgID(r.id+"."+strconv.FormatInt(r.publications, 10)))
+	if err != nil {
+		return fmt.Errorf("publishing %s: %w", r.id, err)
+	}
+	return s.store.markPublished(ctx, r.id, s.deps.Now())
+}

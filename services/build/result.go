@@ -1,0 +1,195 @@
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Reasons why a build failed (contract/container-service.md §4).
+const (
+	reasonTimeout   = "timeout"
+	reasonCancelled = "cancelled"
+	reasonInternal  = "internal"
+)
+
+// consumeResults takes what workers report, until ctx ends. All replicas share
+// one consumer; NATS may go and come.
+func (s *Service) consumeResults(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := s.consumeOnce(ctx); err != nil {
+			s.troubled(ctx, "Results of builds cannot be read right now", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (s *Service) consumeOnce(ctx context.Context) error {
+	if err := s.makeStreams(ctx); err != nil {
+		return err
+	}
+	consumer, err := s.bus.CreateOrUpdateConsumer(ctx, streamEvents, jetstream.ConsumerConfig{
+		Durable: "build", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 64,
+	})
+	if err != nil {
+		return fmt.Errorf("making the consumer of results: %w", err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(8), jetstream.PullExpiry(10*time.Second))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer stop()
+	defer messages.Stop()
+	for {
+		m, err := messages.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.takeResult(ctx, m)
+	}
+}
+
+// takeResult acknowledges only what SQL has.
+func (s *Service) takeResult(ctx context.Context, m jetstream.Msg) {
+	r := &buildv1.Result{}
+	if err := proto.Unmarshal(m.Data(), r); err != nil {
+		s.deps.Log.ErrorContext(ctx, "A result cannot be read", "err", err)
+		_ = m.Term() // it will not become better
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
+	defer cancel()
+	if err := s.finish(ctx, r); err != nil && !errors.Is(err, fault.NotFound) {
+		s.deps.Log.WarnContext(ctx, "A result cannot be kept right now", "build_id", r.GetBuildId(), "err", err)
+		_ = m.NakWithDelay(2 * time.Second)
+		return
+	}
+	_ = m.Ack()
+}
+
+// finish ends a build: the log goes to SQL, then the result, then everybody is
+// told, also when the result was known. It may be repeated.
+func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
+	rec, err := s.store.get(ctx, r.GetBuildId())
+	if err != nil {
+		return err
+	}
+	if r.GetHandedBack() {
+		return s.takeBack(ctx, rec, r)
+	}
+	if rec.isPending() && (r.GetSucceeded() || rec.delivery <= int64(r.GetDelivery())) {
+		if err := s.foldLogs(ctx, rec.id); err != nil {
+			return err
+		}
+		if err := s.complete(ctx, rec, r); err != nil {
+			return err
+		}
+		c := capabilityOf(rec)
+		err := errors.Join(s.purge(ctx, streamLogs, subjectLogs+rec.id), s.purge(ctx, streamJobs, jobSubject(c.engine, c.architecture, rec.id)))
+		if err != nil {
+			s.troubled(ctx, "What a build left on the bus was not removed", err)
+		}
+	}
+	return s.deps.Bus.Publish(subjectDone+rec.id, nil)
+}
+
+// takeBack queues a build again that a worker could not end before it stopped:
+// that counts as no delivery.
+func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) error {
+	if !rec.isPending() || rec.delivery != int64(r.GetDelivery()) {
+		return nil
+	}
+	if err := s.store.unpublish(ctx, rec.id); err != nil {
+		return err
+	}
+	s.wake()
+	return nil
+}
+
+func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) error {
+	now := s.deps.Now()
+	ended, err := s.store.complete(ctx, r, now)
+	if err != nil || !ended {
+		return err
+	}
+	reason := r.GetReason()
+	if r.GetSucceeded() {
+		reason = "succeeded"
+	}
+	s.metrics.ended.WithLabelValues(reason).Inc()
+	if !rec.started.IsZero() {
+		s.metrics.seconds.WithLabelValues("queued").Observe(rec.started.Sub(rec.created).Seconds())
+		s.metrics.seconds.WithLabelValues("running").Observe(now.Sub(rec.started).Seconds())
+	}
+	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.id, "reason", reason, "image", image(rec.request.GetTarget()),
+		"digest", r.GetDigest(), "ms", now.Sub(rec.created).Milliseconds())
+	return nil
+}
+
+// fail ends a build without a worker's word.
+func (s *Service) fail(ctx context.Context, r record, reason, message string) error {
+	return s.finish(ctx, &buildv1.Result{
+		BuildId: r.id, Delivery: int32(r.delivery), Reason: reason, Message: message,
+	})
+}
+
+// givenUp hears from NATS that a job was delivered as often as may be, and
+// nobody finished it.
+func (s *Service) givenUp(m *nats.Msg) {
+	var advisory struct {
+		Sequence   uint64 `json:"stream_seq"`
+		Deliveries int    `json:"deliveries"`
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	err := json.Unmarshal(m.Data, &advisory)
+	if err == nil {
+		err = s.giveUp(ctx, advisory.Sequence, advisory.Deliveries)
+	}
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "A job that was given up cannot be ended now; its deadline will", "err", err)
+	}
+}
+
+func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
+	stream, err := s.bus.Stream(ctx, streamJobs)
+	if err != nil {
+		return err
+	}
+	raw, err := stream.GetMsg(ctx, sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil // it was finished after all
+	}
+	if err != nil {
+		return err
+	}
+	job := &buildv1.Job{}
+	if err := proto.Unmarshal(raw.Data, job); err != nil {
+		return err
+	}
+	rec, err := s.store.get(ctx, job.GetBuildId())
+	if err != nil || !rec.isPending() {
+		return ignoreNotFound(err)
+	}
+	return s.fail(ctx, rec, reasonInternal, fmt.Sprintf("%d workers were lost while they built it", deliveries))
+}

@@ -1,0 +1,176 @@
+// Package build owns builds: it decides whether an image has to be made, queues
+// the work fairly, and tells how it goes. It never makes an image itself: workers
+// take jobs from the bus and ask this room for the rest (WorkService). The truth
+// is the tables build_*; a job in flight and a log that is being written are on
+// the bus (streams BUILD_JOBS, BUILD_EVENTS, BUILD_LOGS, which this room makes).
+package build
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/upstream"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return sub
+}
+
+// Deps is what the service works with.
+type Deps struct {
+	DB       *sqldb.DB
+	Bus      *nats.Conn
+	Platform platformv1.PlatformServiceClient
+	Upstream *upstream.Client
+	Keychain *caller.Keychain
+	Limiter  *ratelimit.Limiter
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+
+	Settings
+}
+
+// Settings are the service's choices.
+type Settings struct {
+	// PlatformEndpoints are the addresses under which the own platform is known.
+	PlatformEndpoints []string
+	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
+	BuildsUser, BuildsAnonymous ratelimit.Limit
+	// TimeUser and TimeAnonymous are how long one build may take.
+	TimeUser, TimeAnonymous time.Duration
+	// Retention is how long a build is remembered after it ended; 0 is for ever.
+	Retention time.Duration
+	// Own is the service's own repository, "<host>/<repository>": nothing that is
+	// built may read from it.
+	Own string
+}
+
+// Service implements buildv1.BuildServiceServer and buildv1.WorkServiceServer.
+// Make it with New, then Run it.
+type Service struct {
+	buildv1.UnimplementedBuildServiceServer
+	buildv1.UnimplementedWorkServiceServer
+	deps    Deps
+	store   store
+	bus     jetstream.JetStream
+	workers *workers
+	ended   *endings
+	metrics metrics
+	// kick wakes the dispatcher.
+	kick chan struct{}
+}
+
+// New makes the service. The tables must be there; NATS may come later.
+func New(d Deps) (*Service, error) {
+	js, err := jetstream.New(d.Bus)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{
+		deps: d, store: store{d.DB}, bus: js,
+		workers: newWorkers(d.Now), ended: newEndings(), metrics: newMetrics(d.Metrics),
+		kick: make(chan struct{}, 1),
+	}
+	return s, s.listen()
+}
+
+// listen hears of workers, of builds that ended, and of jobs that nobody can
+// finish.
+func (s *Service) listen() error {
+	_, err1 := s.deps.Bus.Subscribe(subjectWorkers, func(m *nats.Msg) {
+		if s.workers.hear(m.Data) {
+			s.wake() // there are more slots than before
+		}
+	})
+	_, err2 := s.deps.Bus.Subscribe(subjectDone+"*", func(m *nats.Msg) {
+		s.ended.tell(m.Subject[len(subjectDone):])
+		s.wake()
+	})
+	_, err3 := s.deps.Bus.QueueSubscribe(subjectGivenUp, "build", s.givenUp)
+	return errors.Join(err1, err2, err3)
+}
+
+// wake makes the dispatcher look now.
+func (s *Service) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// Run takes results from the bus, hands out work and repairs what was lost,
+// until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.consumeResults(ctx)
+	}()
+	s.work(ctx)
+	<-done
+	return nil
+}
+
+// work dispatches when there is reason to, and sweeps from time to time.
+func (s *Service) work(ctx context.Context) {
+	sweep := time.NewTicker(15 * time.Second)
+	defer sweep.Stop()
+	for {
+		s.dispatch(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		case <-sweep.C:
+			s.sweep(ctx)
+		}
+	}
+}
+
+// metrics count builds.
+type metrics struct {
+	admitted *prometheus.CounterVec
+	ended    *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+}
+
+func newMetrics(reg prometheus.Registerer) metrics {
+	m := metrics{
+		admitted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_build_requests_total", Help: "Images asked for, by where they come from: new, joined or cached.",
+		}, []string{"outcome"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_builds_total", Help: "Builds that ended, by reason; succeeded means that the image was made.",
+		}, []string{"reason"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "slipway_build_seconds", Help: "Time of builds, by phase: queued, then running.",
+			Buckets: []float64{.1, .5, 2, 10, 30, 60, 120, 300, 600, 1500},
+		}, []string{"phase"}),
+	}
+	reg.MustRegister(m.admitted, m.ended, m.seconds)
+	return m
+}

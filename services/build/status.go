@@ -1,0 +1,118 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"regexp"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+)
+
+// ids are 16 hex digits of the content's digest, and a number.
+var ids = regexp.MustCompile(`^[0-9a-f]{16}_[0-9]{1,9}$`)
+
+func isID(s string) bool { return ids.MatchString(s) }
+
+// read reads a build; fault.NotFound when there is none.
+func (s *Service) read(ctx context.Context, id string) (record, error) {
+	if !isID(id) {
+		return record{}, unknownBuild(nil)
+	}
+	rec, err := s.store.get(ctx, id)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return rec, s.deps.DB.Fault("reading a build", err)
+	}
+	return rec, err
+}
+
+// GetBuildStatus answers from SQL alone: it never waits and asks no worker.
+func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatusRequest) (*buildv1.GetBuildStatusResponse, error) {
+	rec, err := s.read(ctx, req.GetBuildId())
+	if err != nil {
+		return nil, err
+	}
+	b := describe(rec)
+	return &buildv1.GetBuildStatusResponse{
+		Id: b.BuildId, Status: b.Status, StartTime: b.GetStartTime(), Duration: b.Duration, Succeeded: b.Succeeded, Reason: b.Reason,
+	}, nil
+}
+
+// DescribeBuild answers the record of a build.
+func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildRequest) (*buildv1.DescribeBuildResponse, error) {
+	rec, err := s.read(ctx, req.GetBuildId())
+	if err != nil {
+		return nil, err
+	}
+	b, recipe := describe(rec), rec.request.GetRecipe()
+	b.ContainerFile = present(recipe.GetContainerFile())
+	b.CondaFile = present(recipe.GetCondaFile())
+	b.ContentDigest = present(rec.request.GetContentDigest())
+	return &buildv1.DescribeBuildResponse{Build: b}, nil
+}
+
+// describe is what every face shows of a build.
+func describe(r record) *buildv1.Build {
+	b := &buildv1.Build{
+		BuildId: proto.String(r.id), Status: proto.String("PENDING"),
+		TargetImage: proto.String(image(r.request.GetTarget())), Platform: present(r.request.GetRecipe().GetPlatform()),
+		StartTime: timestamppb.New(r.created),
+	}
+	if id := r.request.GetIdentity(); id != nil {
+		b.UserId = proto.Float64(float64(id.GetUserId()))
+	}
+	if r.isPending() {
+		return b
+	}
+	b.Status = proto.String("COMPLETED")
+	b.Succeeded = proto.Bool(r.succeeded)
+	b.Duration = proto.Float64(r.completed.Sub(r.created).Seconds())
+	b.Reason, b.Message, b.Digest = present(r.reason), present(r.message), present(r.digest)
+	return b
+}
+
+// present is nil for "": what is absent is not shown.
+func present(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// ListBuilds answers the builds of whom the Bearer token names.
+func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest) (*buildv1.ListBuildsResponse, error) {
+	limit := req.GetMax()
+	switch {
+	case limit == 0:
+		limit = 20
+	case limit < 1 || limit > 100:
+		return nil, fault.Invalid.Newf("max must be 1 to 100")
+	}
+	if req.GetOffset() < 0 {
+		return nil, fault.Invalid.Newf("offset must not be negative")
+	}
+	gate := caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints}
+	id, err := gate.Identify(ctx, caller.Claim{})
+	if err != nil {
+		return nil, err
+	}
+	const mine = `endpoint = $1 AND user_id = $2`
+	total, err := s.store.count(ctx, mine, id.GetEndpoint(), id.GetUserId())
+	if err != nil {
+		return nil, s.deps.DB.Fault("counting builds", err)
+	}
+	list, err := s.store.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`, id.GetEndpoint(), id.GetUserId(), limit, req.GetOffset())
+	if err != nil {
+		return nil, s.deps.DB.Fault("listing builds", err)
+	}
+	out := &buildv1.ListBuildsResponse{TotalSize: proto.Int32(total)}
+	for _, r := range list {
+		out.Builds = append(out.Builds, describe(r))
+	}
+	return out, nil
+}

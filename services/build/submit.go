@@ -1,0 +1,275 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Annotations of every image that is built, by which it is known again.
+const (
+	annotationID     = "dev.slipway.build-id"
+	annotationDigest = "dev.slipway.content-digest"
+)
+
+// SubmitBuild finds the image, joins a build that makes it, or queues one.
+func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	if err := check(req); err != nil {
+		return nil, err
+	}
+	// Whoever loses the race for the one pending build finds the winner's in the
+	// next round, or the image that it made meanwhile.
+	for round := range 5 {
+		out, err := s.submitOnce(ctx, req)
+		if errors.Is(err, fault.Exhausted) && round < 2 {
+			// The last of the quota may have gone to this very image a moment ago.
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		if out != nil || err != nil {
+			return out, err
+		}
+	}
+	return nil, fault.Unavailable.Newf("Too many builds of this image start and end right now; try again").After(time.Second)
+}
+
+func check(req *buildv1.SubmitBuildRequest) error {
+	d := digest.NewDigestFromEncoded(digest.SHA256, req.GetContentDigest())
+	t := req.GetTarget()
+	switch {
+	case d.Validate() != nil || req.GetContentId() != req.GetContentDigest()[:16]:
+		return fault.Invalid.Newf("The content's digest is malformed")
+	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
+		return fault.Invalid.Newf("The build has no target")
+	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
+		return fault.Invalid.Newf("The recipe has no engine or no platform")
+	}
+	return nil
+}
+
+// architecture is what a worker has to be, e.g. "amd64"; "" for a malformed
+// platform.
+func architecture(r *buildv1.Recipe) string {
+	p, err := oci.ParsePlatform(r.GetPlatform())
+	if err != nil {
+		return ""
+	}
+	return p.Architecture
+}
+
+// submitOnce answers nil when another request was faster.
+func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	made, err := s.alreadyMade(ctx, req)
+	if made != nil || err != nil {
+		return made, err
+	}
+	running, err := s.store.pending(ctx, image(req.GetTarget()), req.GetScope())
+	switch {
+	case err == nil:
+		return s.join(req, running)
+	case !errors.Is(err, fault.NotFound):
+		return nil, s.deps.DB.Fault("looking for a build under way", err)
+	case req.GetDryRun():
+		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
+	}
+	return s.admit(ctx, req)
+}
+
+func (s *Service) join(req *buildv1.SubmitBuildRequest, running record) (*buildv1.SubmitBuildResponse, error) {
+	if running.request.GetContentDigest() != req.GetContentDigest() {
+		return nil, fault.Conflict.Newf("Another image is being built under the name %s", image(req.GetTarget()))
+	}
+	s.metrics.admitted.WithLabelValues("joined").Inc()
+	return &buildv1.SubmitBuildResponse{BuildId: running.id, Cached: true}, nil
+}
+
+// alreadyMade answers where the image is there; nil where it is not. A name that
+// holds something else is built over.
+func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	t := req.GetTarget()
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(req.GetIdentity()), t.GetRegistry(), t.GetRepository())
+	if err != nil {
+		return nil, err
+	}
+	repo := upstream.Repository{Host: t.GetRegistry(), Name: t.GetRepository()}
+	known, err := s.store.made(ctx, image(t), req.GetScope())
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return nil, s.deps.DB.Fault("looking for a build that made the image", err)
+	}
+	if err == nil && known.request.GetContentDigest() == req.GetContentDigest() {
+		d, err := s.deps.Upstream.Resolve(ctx, repo, t.GetTag(), access)
+		if err == nil && d.String() == known.digest {
+			return s.cached(known.id), nil
+		}
+		if err != nil {
+			return nil, s.missing(req, err)
+		}
+	}
+	doc, err := s.deps.Upstream.Manifest(ctx, repo, t.GetTag(), access)
+	if err != nil {
+		return nil, s.missing(req, err)
+	}
+	return s.recognise(ctx, doc, req)
+}
+
+// missing is nil where the image is simply not there.
+func (s *Service) missing(req *buildv1.SubmitBuildRequest, err error) error {
+	e, ok := fault.As(err)
+	if !ok || errors.Is(e, fault.NotFound) {
+		return ignoreNotFound(err)
+	}
+	name := image(req.GetTarget())
+	if errors.Is(e, fault.Unauthenticated) || errors.Is(e, fault.Denied) {
+		// Some registries answer so for a repository that does not exist yet; the
+		// push will tell.
+		return nil
+	}
+	return &fault.Error{Kind: e.Kind, Public: fmt.Sprintf("Looking for %s: %s", name, e.Public), Cause: e, RetryAfter: e.RetryAfter}
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// recognise knows an image that this service made by its annotations, though no
+// record of it is left, and writes the record again.
+func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	notes := oci.Annotations(doc)
+	id, now := notes[annotationID], s.deps.Now()
+	if notes[annotationDigest] != req.GetContentDigest() || !isID(id) || req.GetDryRun() {
+		return nil, nil
+	}
+	_, number, _ := strings.Cut(id, "_")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return nil, nil //nolint:nilerr // nobody's annotation: the image is built anew
+	}
+	if _, err := s.store.insert(ctx, &record{id: id, number: n, request: withoutData(req), owner: owner(ctx, req), created: now}); err != nil {
+		return nil, s.deps.DB.Fault("writing a build", err)
+	}
+	_, err = s.store.complete(ctx, &buildv1.Result{BuildId: id, Succeeded: true, Digest: doc.Digest.String()}, now)
+	if err != nil {
+		return nil, s.deps.DB.Fault("writing a build", err)
+	}
+	return s.cached(id), nil
+}
+
+func (s *Service) cached(id string) *buildv1.SubmitBuildResponse {
+	s.metrics.admitted.WithLabelValues("cached").Inc()
+	return &buildv1.SubmitBuildResponse{BuildId: id, Cached: true, Succeeded: true}
+}
+
+// admit charges the caller and queues a build; nil when another request was
+// faster.
+func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	if err := s.workers.able(req.GetRecipe().GetEngine(), architecture(req.GetRecipe())); err != nil {
+		return nil, err
+	}
+	rec, err := s.newRecord(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	refund, err := s.charge(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	won, err := s.store.insert(ctx, rec)
+	if err != nil || !won {
+		refund()
+		if err != nil {
+			return nil, s.deps.DB.Fault("writing a build", err)
+		}
+		return nil, nil
+	}
+	s.metrics.admitted.WithLabelValues("new").Inc()
+	s.wake()
+	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+}
+
+// newRecord also stores the context's bytes.
+func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest) (*record, error) {
+	now := s.deps.Now()
+	last, err := s.store.lastNumber(ctx, req.GetContentId())
+	if err != nil {
+		return nil, s.deps.DB.Fault("numbering a build", err)
+	}
+	r := &record{
+		id: req.GetContentId() + "_" + strconv.FormatInt(last+1, 10), number: last + 1,
+		request: withoutData(req), owner: owner(ctx, req), traceParent: traceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
+	}
+	if req.GetIdentity() != nil {
+		r.timeLimit = s.deps.TimeUser
+	}
+	data := req.GetRecipe().GetContextData()
+	if len(data) == 0 {
+		return r, nil
+	}
+	err = s.store.putContext(ctx, contextDigest(req.GetRecipe().GetContext()), data, now.Add(7*24*time.Hour))
+	if err != nil {
+		return nil, s.deps.DB.Fault("storing a build context", err)
+	}
+	return r, nil
+}
+
+// withoutData is what is kept of a request: the context's bytes have a place of
+// their own.
+func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
+	if len(req.GetRecipe().GetContextData()) == 0 {
+		return req
+	}
+	data := req.Recipe.ContextData
+	req.Recipe.ContextData = nil
+	defer func() { req.Recipe.ContextData = data }()
+	return proto.CloneOf(req)
+}
+
+func contextDigest(l *containerv1.Layer) string { return l.GetGzipDigest() }
+
+// owner is whose turn a build takes and whose quota: a user's or an address's.
+func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {
+	if id := caller.Of(req.GetIdentity()); !id.IsAnonymous() {
+		return "user:" + id.User()
+	}
+	return rpc.CallFrom(ctx).Client()
+}
+
+// charge counts a build; refund takes it back.
+func (s *Service) charge(ctx context.Context, r *record) (refund func(), err error) {
+	limit := s.deps.BuildsAnonymous
+	if r.request.GetIdentity() != nil {
+		limit = s.deps.BuildsUser
+	}
+	if _, err := s.deps.Limiter.Charge(ctx, "builds", r.owner, limit, 1); err != nil {
+		return nil, err
+	}
+	return func() {
+		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), "builds", r.owner, limit, -1); err != nil {
+			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
+		}
+	}, nil
+}
+
+func traceParent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
+}

@@ -1,0 +1,110 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+)
+
+// grace is how long after a build's deadline its worker may still report.
+const grace = time.Minute
+
+// sweep repairs what was lost: builds past their deadline are ended, jobs that
+// the bus lost are published again, and what nobody needs any more is removed.
+func (s *Service) sweep(ctx context.Context) {
+	out, err := s.store.list(ctx, `state = 'PENDING' AND published_at > 0`)
+	if err != nil {
+		s.troubled(ctx, "Builds that run cannot be read", err)
+		return
+	}
+	now := s.deps.Now()
+	for _, r := range out {
+		switch {
+		case !r.started.IsZero() && now.After(r.deadline().Add(grace)):
+			err = s.fail(ctx, r, reasonTimeout, "The build ran out of time, and its worker is silent")
+		case now.Sub(r.published) > time.Minute:
+			err = s.republish(ctx, r)
+		}
+		if err != nil {
+			s.troubled(ctx, "A build cannot be repaired right now", err)
+			return
+		}
+	}
+	s.giveUpWaiting(ctx, now)
+	s.clean(ctx, now)
+}
+
+// giveUpWaiting ends builds that no worker will take.
+func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
+	waiting, err := s.store.list(ctx, `state = 'PENDING' AND started_at = 0 AND created_at < $1`, sqldb.Micros(now.Add(-absence)))
+	for _, r := range waiting {
+		c := capabilityOf(r)
+		if lacking := s.workers.able(c.engine, c.architecture); lacking != nil {
+			e, _ := fault.As(lacking)
+			err = errors.Join(err, s.fail(ctx, r, reasonInternal, e.Public))
+		}
+	}
+	if err != nil {
+		s.troubled(ctx, "Builds that nobody can make were not ended", err)
+	}
+}
+
+// republish lets a build wait again when its job is gone from the bus, though
+// nobody has finished it: NATS was set up anew, say.
+func (s *Service) republish(ctx context.Context, r record) error {
+	stream, err := s.bus.Stream(ctx, streamJobs)
+	if err == nil {
+		c := capabilityOf(r)
+		_, err = stream.GetLastMsgForSubject(ctx, jobSubject(c.engine, c.architecture, r.id))
+	}
+	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	// The worker acknowledges a job after it has reported: the report may just
+	// not have been read yet.
+	if waits, err := s.resultsWait(ctx); err != nil || waits {
+		return err
+	}
+	s.deps.Log.WarnContext(ctx, "A job was lost; it is queued again", "build_id", r.id)
+	if err := s.store.unpublish(ctx, r.id); err != nil {
+		return err
+	}
+	s.wake()
+	return nil
+}
+
+// resultsWait says whether there are reports that nobody has taken.
+func (s *Service) resultsWait(ctx context.Context) (bool, error) {
+	c, err := s.bus.Consumer(ctx, streamEvents, "build")
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	return info.NumPending > 0 || info.NumAckPending > 0, nil
+}
+
+// clean removes contexts after a week, and builds after the retention.
+func (s *Service) clean(ctx context.Context, now time.Time) {
+	_, err := s.store.change(ctx, `DELETE FROM build_contexts WHERE expires_at < $1`, sqldb.Micros(now))
+	if s.deps.Retention > 0 && err == nil {
+		before := sqldb.Micros(now.Add(-s.deps.Retention))
+		_, err1 := s.store.change(ctx, `DELETE FROM build_logs WHERE build_id IN
+			(SELECT id FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1)`, before)
+		_, err2 := s.store.change(ctx, `DELETE FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1`, before)
+		err = errors.Join(err1, err2)
+	}
+	if err != nil {
+		s.troubled(ctx, "Old builds were not removed", err)
+	}
+}

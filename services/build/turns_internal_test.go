@@ -1,0 +1,77 @@
+package build
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+func queued(owners string) []record {
+	var out []record
+	for i, o := range strings.Split(owners, "") {
+		out = append(out, record{
+			id: string(rune('a' + i)), owner: o, created: time.UnixMilli(int64(i)),
+			request: &buildv1.SubmitBuildRequest{Recipe: &buildv1.Recipe{Engine: "buildkit", Platform: "linux/amd64"}},
+		})
+	}
+	return out
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name         string
+		waiting, out string
+		slots        int
+		want         string
+	}{
+		{name: "nobody works", waiting: "AAB", slots: 0, want: ""},
+		{name: "in turn", waiting: "AAAAAB", slots: 1, want: "AB"},
+		{name: "who has fewer goes first", waiting: "AAAB", out: "A", slots: 1, want: "B"},
+		{name: "no more than twice the slots", waiting: "AAAAAA", slots: 2, want: "AAAA"},
+		{name: "one owner fills what is left", waiting: "AAAAB", slots: 2, want: "ABAA"},
+		{name: "full", waiting: "AB", out: "CC", slots: 1, want: ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			var out []record
+			if tc.out != "" {
+				out = queued(tc.out)
+			}
+			got := ""
+			for _, r := range turns(queued(tc.waiting), out, func(capability) int { return tc.slots }) {
+				got += r.owner
+			}
+			if got != tc.want {
+				t.Errorf("%s waits, %s is out: next are %q, want %q", tc.waiting, tc.out, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestFairness lets one owner queue forty builds before another queues ten: both
+// are served alike, for as long as both have something.
+func TestFairness(t *testing.T) {
+	t.Parallel()
+	waiting := queued(strings.Repeat("A", 40) + strings.Repeat("B", 10))
+	var out []record
+	order := ""
+	for len(waiting)+len(out) > 0 {
+		for _, r := range turns(waiting, out, func(capability) int { return 1 }) {
+			out = append(out, r)
+			for i := range waiting {
+				if waiting[i].id == r.id {
+					waiting = append(waiting[:i:i], waiting[i+1:]...)
+					break
+				}
+			}
+		}
+		order += out[0].owner
+		out = out[1:]
+	}
+	if b := strings.Count(order[:20], "B"); b != 10 {
+		t.Errorf("of the first 20, %d are B's: %s", b, order)
+	}
+}

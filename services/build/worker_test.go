@@ -1,0 +1,171 @@
+package build_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// worker speaks to the service as a worker does: over the bus.
+type worker struct {
+	bus  *nats.Conn
+	js   jetstream.JetStream
+	jobs jetstream.Consumer
+}
+
+func newWorker(t *testing.T, bus *nats.Conn, slots int32) *worker {
+	t.Helper()
+	js, err := jetstream.New(bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{bus: bus, js: js}
+	w.appear(t, slots)
+	w.setUp(t)
+	return w
+}
+
+// appear is a sign of life.
+func (w *worker) appear(t *testing.T, slots int32) {
+	t.Helper()
+	raw, err := proto.Marshal(&buildv1.Presence{
+		Worker: "test", Slots: slots, Capabilities: []*buildv1.Capability{{Engine: "buildkit", Architecture: "amd64"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.bus.Publish("build.workers", raw); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.bus.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setUp waits for the stream of jobs.
+func (w *worker) setUp(t *testing.T) {
+	t.Helper()
+	poll(t, "the stream of jobs", func(ctx context.Context) error {
+		// What a worker's presence makes the service do.
+		if err := w.bus.Publish("build.done.x", nil); err != nil {
+			return err
+		}
+		var err error
+		w.jobs, err = w.js.CreateOrUpdateConsumer(ctx, "BUILD_JOBS", jetstream.ConsumerConfig{
+			Durable: "buildkit-amd64", FilterSubject: "build.jobs.buildkit.amd64.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
+		})
+		return err
+	})
+}
+
+// poll repeats until it works.
+func poll(t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		err := try(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waiting for %s: %v", what, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// taken is a job that the worker has.
+type taken struct {
+	w        *worker
+	id       string
+	delivery int32
+	job      *buildv1.TakeJobResponse
+}
+
+func (w *worker) take(t *testing.T, r replica, delivery int32) taken {
+	t.Helper()
+	j := taken{w: w, delivery: delivery}
+	poll(t, "a job", func(context.Context) error {
+		m, err := w.jobs.Next(jetstream.FetchMaxWait(time.Second))
+		if err != nil {
+			return err
+		}
+		job := &buildv1.Job{}
+		if err := proto.Unmarshal(m.Data(), job); err != nil {
+			return err
+		}
+		j.id = job.GetBuildId()
+		return nil
+	})
+	j.tell(t, r)
+	return j
+}
+
+// tell says to the service that the job was taken.
+func (j *taken) tell(t *testing.T, r replica) {
+	t.Helper()
+	var err error
+	j.job, err = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: j.id, Delivery: j.delivery, Worker: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (j taken) print(t *testing.T, n int, lines ...string) {
+	t.Helper()
+	chunk := &buildv1.LogChunk{Delivery: j.delivery}
+	for _, l := range lines {
+		chunk.Entries = append(chunk.Entries, &buildv1.LogEntry{Text: l})
+	}
+	j.publish(t, "build.logs."+j.id, fmt.Sprintf("%s.%d.%d", j.id, j.delivery, n), chunk)
+}
+
+func (j taken) succeed(t *testing.T, digest string) {
+	t.Helper()
+	j.report(t, &buildv1.Result{Succeeded: true, Digest: digest})
+}
+
+func (j taken) report(t *testing.T, r *buildv1.Result) {
+	t.Helper()
+	r.BuildId, r.Delivery = j.id, j.delivery
+	j.publish(t, "build.events", fmt.Sprintf("%s.%d.done", j.id, j.delivery), r)
+}
+
+func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
+	t.Helper()
+	raw, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := j.w.js.Publish(t.Context(), subject, raw, jetstream.WithMsgID(id)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ended waits until every result that was reported is taken.
+func (j taken) ended(t *testing.T, r replica) {
+	t.Helper()
+	if _, err := r.AwaitBuild(t.Context(), &buildv1.AwaitBuildRequest{BuildId: j.id}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "results to be taken", func(ctx context.Context) error {
+		c, err := j.w.js.Consumer(ctx, "BUILD_EVENTS", "build")
+		if err != nil {
+			return err
+		}
+		info, err := c.Info(ctx)
+		if err == nil && (info.NumPending > 0 || info.NumAckPending > 0) {
+			err = fmt.Errorf("%d wait", info.NumPending)
+		}
+		return err
+	})
+}

@@ -1,0 +1,136 @@
+package build
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+const (
+	// alive is how long a worker is believed after its last sign of life; they
+	// come every three seconds.
+	alive = 12 * time.Second
+	// patience is how long after our own start workers may be silent before they
+	// are held to be missing.
+	patience = 15 * time.Second
+	// absence is how long builds are still queued for a kind of worker of which
+	// there is none any more.
+	absence = 2 * time.Minute
+)
+
+// workers knows who can build what, from what workers say of themselves.
+type workers struct {
+	now   func() time.Time
+	since time.Time
+
+	mu    sync.Mutex
+	heard map[string]sign
+	// seen is when a capability was there last.
+	seen map[capability]time.Time
+}
+
+// sign is a worker's last sign of life.
+type sign struct {
+	at    time.Time
+	what  *buildv1.Presence
+	slots int32
+}
+
+func newWorkers(now func() time.Time) *workers {
+	return &workers{now: now, since: now(), heard: map[string]sign{}, seen: map[capability]time.Time{}}
+}
+
+// hear takes a message of build.workers; it says whether there is more to give
+// out than before.
+func (w *workers) hear(raw []byte) bool {
+	p := &buildv1.Presence{}
+	if err := proto.Unmarshal(raw, p); err != nil || p.GetWorker() == "" {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	before, known := w.heard[p.GetWorker()]
+	w.heard[p.GetWorker()] = sign{at: now, what: p, slots: p.GetSlots()}
+	for name, s := range w.heard {
+		if now.Sub(s.at) > 10*alive {
+			delete(w.heard, name)
+		}
+	}
+	return !known || now.Sub(before.at) > alive || before.slots < p.GetSlots() ||
+		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
+}
+
+// capability is an engine for an architecture.
+type capability struct{ engine, architecture string }
+
+// slots counts what all live workers can do at a time.
+func (w *workers) slots(c capability) int {
+	n := 0
+	for _, s := range w.live() {
+		for _, can := range s.what.GetCapabilities() {
+			if can.GetEngine() == c.engine && can.GetArchitecture() == c.architecture {
+				n += int(s.slots)
+			}
+		}
+	}
+	return n
+}
+
+func (w *workers) live() []sign {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []sign
+	for _, s := range w.heard {
+		if w.now().Sub(s.at) <= alive {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// able is rule 12 of contract/container-service.md: fault.Unsupported, with the
+// reason, when no worker can do it. A worker that was there a moment ago may just
+// be on its way back, as all may be shortly after our own start.
+func (w *workers) able(engine, architecture string) error {
+	c, now := capability{engine, architecture}, w.now()
+	if w.slots(c) > 0 {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.seen[c] = now
+		return nil
+	}
+	w.mu.Lock()
+	last, known := w.seen[c]
+	w.mu.Unlock()
+	if now.Sub(w.since) < patience || known && now.Sub(last) < absence {
+		return nil
+	}
+	if len(w.live()) == 0 {
+		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
+	}
+	if err := w.problem(); err != nil {
+		return err
+	}
+	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", architecture, engine)
+}
+
+// problem is why none of the live workers can do anything; nil when one can.
+func (w *workers) problem() error {
+	why := ""
+	for _, s := range w.live() {
+		if s.what.GetProblem() == "" {
+			return nil
+		}
+		why = s.what.GetProblem()
+	}
+	if why == "" {
+		return nil
+	}
+	return fault.Unsupported.Newf("This service cannot build images: %s", why)
+}

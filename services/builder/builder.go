@@ -1,0 +1,86 @@
+// Package builder makes images: it takes jobs from the bus, runs each on an
+// engine, and tells the build room how it went.
+//
+// It owns the durable consumers of the stream BUILD_JOBS (one for each engine
+// and architecture) and writes three subjects: build.workers (that it lives),
+// build.logs.<id> (what a build prints) and build.events (how it ended). It
+// keeps nothing: what to make, where to push it and every login come from the
+// build room's WorkService, and the truth about a build is there. It never
+// touches SQL or Redis, and never writes a login to disk or to a log.
+package builder
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// Engine makes images of one kind. Safe for concurrent use.
+type Engine interface {
+	// Name is what a job calls the engine, e.g. "buildkit".
+	Name() string
+	// Architectures lists what it can build for now, e.g. "amd64". It may change
+	// at any time; it is empty while the engine cannot work.
+	Architectures() []string
+	// Problem says why it cannot work, in words for an operator; "" when it can.
+	Problem() string
+	// Build makes and pushes the image, and answers the digest of what was pushed.
+	// It prints to out until it returns. A build that fails is a *Failure; any
+	// other error counts as Internal and its text is only logged.
+	Build(ctx context.Context, job Job, out Output) (digest string, err error)
+}
+
+// Job is one delivery of a build to make.
+type Job struct {
+	// ID is the build's id, e.g. "3f2a…_1".
+	ID string
+	// Delivery says which try it is, from 1.
+	Delivery int32
+	// Recipe is what to make, without the bytes of a context.
+	Recipe *buildv1.Recipe
+	// Target is where to push it.
+	Target *buildv1.Target
+	// ContentDigest is for the image's annotations, 64 hex digits.
+	ContentDigest string
+	// CacheScope names the caches; builds with different scopes share none.
+	CacheScope string
+	// Ticket is good for the logins and the context of this delivery. Secret.
+	Ticket string
+}
+
+// LogValue keeps the ticket out of logs.
+func (j Job) LogValue() slog.Value { return slog.StringValue(j.ID) }
+
+// Output takes what a build prints. Safe for concurrent use; it never blocks.
+type Output interface {
+	// Print adds a line, without its end. phase is the phase that begins with
+	// it, "" for none.
+	Print(phase, text string)
+}
+
+// Settings are a worker's own; the zero value of each works.
+type Settings struct {
+	// Name tells workers apart; "" is the machine's name.
+	Name string
+	// Concurrency is how many jobs run at a time; 0 is 1.
+	Concurrency int
+	// DrainTimeout is how long running jobs may go on after the worker was told
+	// to stop; 0 hands them back at once.
+	DrainTimeout time.Duration
+}
+
+// Deps are what a worker stands on. All are required but Settings.
+type Deps struct {
+	NATS     *nats.Conn
+	Work     buildv1.WorkServiceClient
+	Engines  []Engine
+	Log      *slog.Logger
+	Now      func() time.Time
+	Metrics  prometheus.Registerer
+	Settings Settings
+}

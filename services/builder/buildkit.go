@@ -1,0 +1,118 @@
+package builder
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Local is a BuildKit daemon on this machine that somebody keeps running. Safe
+// for concurrent use.
+type Local interface {
+	// Address is where it listens now, or why it does not.
+	Address() (string, error)
+	// Proxy is the address of its HTTP proxy as a RUN step sees it; "" for none.
+	Proxy() string
+	// Limit sets a build's share of the machine; parent is the control group for
+	// its steps, "" where the machine has none. outOfMemory says whether a step hit
+	// the limit. The caller calls release when the build has ended.
+	Limit(build string) (parent string, outOfMemory func() bool, release func())
+	// Grown is by how many bytes its folder may have grown since a time.
+	Grown(since time.Time) int64
+}
+
+// BuildKitOptions are the settings of the engine. Either Local, Addresses or
+// Problem is set.
+type BuildKitOptions struct {
+	// Local is the daemon of this process.
+	Local Local
+	// Addresses are daemons that run elsewhere: `tcp://…`, `unix://…`.
+	Addresses []string
+	// Problem is why there is no daemon at all.
+	Problem string
+	// Work answers logins and contexts.
+	Work buildv1.WorkServiceClient
+	// Egress decides which addresses a context may be fetched from.
+	Egress *upstream.Egress
+	// Registries are asked whether a build's own login may read what it is made
+	// from; nil trusts whoever knows a digest.
+	Registries Registries
+	// Dir holds build contexts while a build runs; "" is the machine's own.
+	Dir string
+	// Disk is by how many bytes a build may make Local's folder grow; 0 is no limit.
+	Disk int64
+	Log  *slog.Logger
+}
+
+// BuildKit makes images of Dockerfiles. It speaks to a daemon; none is linked in.
+type BuildKit struct {
+	o    BuildKitOptions
+	stop context.CancelFunc
+
+	mu      sync.Mutex
+	daemons map[string]*daemonState
+}
+
+// NewBuildKit makes the engine and looks after its daemons in the background:
+// until they answer it has no architectures. The caller closes it.
+func NewBuildKit(o BuildKitOptions) *BuildKit {
+	ctx, stop := context.WithCancel(context.Background())
+	b := &BuildKit{o: o, stop: stop, daemons: map[string]*daemonState{}}
+	for _, a := range b.names() {
+		b.daemons[a] = &daemonState{problem: "the BuildKit daemon is starting"}
+		go b.watch(ctx, a)
+	}
+	return b
+}
+
+// Close lets go of the daemons; it stops none.
+func (b *BuildKit) Close() { b.stop() }
+
+// Name is "buildkit".
+func (b *BuildKit) Name() string { return "buildkit" }
+
+// local is the name of the daemon on this machine.
+const local = "local"
+
+func (b *BuildKit) names() []string {
+	if b.o.Local != nil {
+		return []string{local}
+	}
+	return b.o.Addresses
+}
+
+// Architectures lists what any of the daemons can build for.
+func (b *BuildKit) Architectures() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []string
+	for _, d := range b.daemons {
+		for _, a := range d.archs {
+			if !slices.Contains(out, a) {
+				out = append(out, a)
+			}
+		}
+	}
+	return out
+}
+
+// Problem says why there are no architectures.
+func (b *BuildKit) Problem() string {
+	if len(b.Architectures()) > 0 {
+		return ""
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, d := range b.daemons {
+		return d.problem
+	}
+	if b.o.Problem == "" {
+		return "no BuildKit daemon is configured"
+	}
+	return b.o.Problem
+}

@@ -1,0 +1,139 @@
+package builder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/moby/buildkit/client"
+)
+
+// daemonState is what is known of a daemon.
+type daemonState struct {
+	address string // where it was reached
+	client  *client.Client
+	archs   []string // empty while it does not answer
+	problem string
+}
+
+// watch asks a daemon now and then what it can do.
+func (b *BuildKit) watch(ctx context.Context, name string) {
+	for wait := time.Duration(0); pause(ctx, wait); {
+		wait = 250 * time.Millisecond
+		if b.probe(ctx, name) {
+			wait = 2 * time.Second
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if d := b.daemons[name]; d.client != nil {
+		_ = d.client.Close()
+	}
+}
+
+func (b *BuildKit) probe(ctx context.Context, name string) bool {
+	c, err := b.connect(ctx, name)
+	var archs []string
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		archs, err = architectures(ctx, c)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.daemons[name]
+	d.archs, d.problem = archs, ""
+	if err != nil {
+		d.problem = "the BuildKit daemon does not answer: " + err.Error()
+	}
+	return err == nil
+}
+
+// connect answers the client of a daemon, a new one where its address changed.
+func (b *BuildKit) connect(ctx context.Context, name string) (*client.Client, error) {
+	address := name
+	if name == local {
+		var err error
+		if address, err = b.o.Local.Address(); err != nil {
+			return nil, err
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	d := b.daemons[name]
+	if d.client != nil && d.address == address {
+		return d.client, nil
+	}
+	if d.client != nil {
+		_ = d.client.Close()
+	}
+	c, err := client.New(ctx, address)
+	d.client, d.address = c, address
+	return c, err
+}
+
+func architectures(ctx context.Context, c *client.Client) ([]string, error) {
+	workers, err := c.ListWorkers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, w := range workers {
+		for _, p := range w.Platforms {
+			// Variants are another matter of the CPU, not of the queue.
+			if p.OS == "linux" && (p.Architecture == "amd64" || p.Architecture == "arm64") && !slices.Contains(out, p.Architecture) {
+				out = append(out, p.Architecture)
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("it has no worker for linux")
+	}
+	return out, nil
+}
+
+// choose picks the daemon for a build: the same one for the same caches, as long
+// as it answers, so that they are warm.
+func (b *BuildKit) choose(scope, arch string) (string, *client.Client, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var able []string
+	for name, d := range b.daemons {
+		if d.client != nil && slices.Contains(d.archs, arch) {
+			able = append(able, name)
+		}
+	}
+	name := rendezvous(scope, able)
+	if name == "" {
+		return "", nil, errors.New("no BuildKit daemon answers")
+	}
+	return name, b.daemons[name].client, nil
+}
+
+// rendezvous picks a name for a key: another name that comes or goes moves only
+// its own keys. "" when there are no names.
+func rendezvous(key string, names []string) string {
+	var best, bestHash string
+	for _, n := range names {
+		sum := sha256.Sum256([]byte(key + "\x00" + n))
+		if h := hex.EncodeToString(sum[:]); h > bestHash {
+			best, bestHash = n, h
+		}
+	}
+	return best
+}
+
+// architecture is that of a platform, e.g. "arm64" of "linux/arm64/v8"; of a list
+// with commas, that of the first.
+func architecture(platform string) string {
+	first, _, _ := strings.Cut(platform, ",")
+	parts := strings.Split(first, "/")
+	if len(parts) < 2 {
+		return first
+	}
+	return parts[1]
+}

@@ -1,0 +1,339 @@
+package builder_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/builder"
+	"slipway.dev/services/internal/testkit"
+)
+
+// pull reads the index that was pushed.
+func (w *workshop) pull(t *testing.T, ref string) *remote.Descriptor {
+	t.Helper()
+	r, err := name.ParseReference(w.to.Host+"/"+ref, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := remote.Get(r, remote.WithAuth(&authn.Basic{Username: testkit.User, Password: testkit.Password}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestBuildKitPushes(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	gz, _ := testkit.Tar(t, "dir/from-context", "context")
+	job := w.job("b_1", "FROM BASE\nCOPY dir/from-context own /\nRUN cat /from-context /own\n")
+	w.room.context = gz
+	size := int64(len(gz))
+	job.Recipe.Context = &containerv1.Layer{Location: "data:", GzipDigest: digest.FromBytes(gz).String(), GzipSize: &size}
+	job.Recipe.Files = []*buildv1.File{{Path: "own", Content: []byte("file\n")}}
+	job.Target.CacheRepository = w.to.Host + "/cache/here"
+	made, out, err := w.build(t, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "contextfile") {
+		t.Error("the context's files were not there")
+	}
+	if fmt.Sprint(out.phases) != "[build push]" {
+		t.Errorf("the phases are %v", out.phases)
+	}
+	d := w.pull(t, "made/here:b_1")
+	if d.Digest.String() != made {
+		t.Errorf("%s was pushed, %s was told", d.Digest, made)
+	}
+	index, err := d.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	im, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := index.Image(im.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range []map[string]string{im.Annotations, m.Annotations} {
+		if a["dev.slipway.build-id"] != "b_1" || a["dev.slipway.content-digest"] != job.ContentDigest {
+			t.Errorf("the annotations are %v", a)
+		}
+	}
+	if len(im.Manifests) != 2 || im.Manifests[1].Annotations["vnd.docker.reference.type"] != "attestation-manifest" {
+		t.Errorf("there is no provenance: %v", im.Manifests)
+	}
+	for _, a := range w.room.asked {
+		if a.GetTicket() != job.Ticket {
+			t.Errorf("a login was asked for with %q", a.GetTicket())
+		}
+	}
+	if cached, err := remote.List(mustRepo(t, w.to.Host+"/cache/here"), remote.WithAuth(&authn.Basic{Username: testkit.User, Password: testkit.Password})); err != nil || len(cached) != 1 {
+		t.Errorf("the cache holds %v, %v", cached, err)
+	}
+	again := w.job("b_2", strings.ReplaceAll(job.Recipe.GetContainerFile(), w.base, "BASE"))
+	again.Recipe.Context, again.Recipe.Files = job.Recipe.Context, job.Recipe.Files
+	if _, out, err := w.build(t, again); err != nil || !strings.Contains(out.String(), "CACHED") {
+		t.Errorf("the second build was not quick: %v", err)
+	}
+	if rest, _ := filepath.Glob(os.TempDir() + "/build-*"); len(rest) > 0 {
+		t.Errorf("contexts were left behind: %v", rest)
+	}
+}
+
+func mustRepo(t *testing.T, ref string) name.Repository {
+	t.Helper()
+	r, err := name.NewRepository(ref, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestBuildKitRefuses(t *testing.T) {
+	w := newWorkshop(t, setup{disk: 50 << 20})
+	gz, _ := testkit.Tar(t, "a", "x")
+	size := int64(len(gz))
+	private := httptest.NewServer(http.FileServer(http.Dir("/")))
+	defer private.Close()
+	layer := func(location, d string) *containerv1.Layer {
+		return &containerv1.Layer{Location: location, GzipDigest: d, GzipSize: &size}
+	}
+	w.room.context = gz
+	for _, c := range []struct {
+		name   string
+		change func(*builder.Job)
+		want   builder.Reason
+		says   string
+	}{
+		{"no-login-to-push", func(j *builder.Job) { delete(w.room.logins, w.to.Host) }, builder.Push, ""},
+		{"no-login-to-read", func(j *builder.Job) {
+			delete(w.room.logins, w.from.Host)
+			j.Recipe.ContainerFile = "FROM " + w.from.Host + "/base/busybox:1\nRUN echo other\n"
+		}, builder.Build, ""},
+		{"private-context", func(j *builder.Job) {
+			j.Recipe.Context = layer(private.URL+"/etc/passwd", digest.FromString("").String())
+		}, builder.Build, "not a public address"},
+		{"wrong-digest", func(j *builder.Job) { j.Recipe.Context = layer("data:", digest.FromString("").String()) }, builder.Build, "its digest is"},
+		{"disk", func(j *builder.Job) {
+			j.Recipe.ContainerFile = "FROM " + w.base + "\nRUN dd if=/dev/urandom of=/big bs=1M count=200 && sleep 60\n"
+		}, builder.Build, "more to disk"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.room.mu.Lock()
+			w.room.logins[w.from.Host], w.room.logins[w.to.Host] = testkit.Password, testkit.Password
+			j := w.job(c.name, "FROM BASE\nRUN echo "+c.name+"\n")
+			c.change(&j)
+			w.room.mu.Unlock()
+			_, _, err := w.build(t, j)
+			if reason(err) != c.want || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v; want %s, %q", err, c.want, c.says)
+			}
+		})
+	}
+	t.Run("cancel", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(1500*time.Millisecond, cancel)
+		start := time.Now()
+		_, err := w.engine.Build(ctx, w.job("cancel", "FROM BASE\nRUN sleep 100\n"), &printed{})
+		if err == nil || time.Since(start) > 20*time.Second {
+			t.Errorf("it ended with %v after %s", err, time.Since(start))
+		}
+		eventually(t, "the step is gone", func() bool { return len(processes("sleep 100")) == 0 })
+	})
+}
+
+// TestBuildKitCacheMounts shows that builds of different scopes share no cache
+// mount.
+func TestBuildKitCacheMounts(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	for i, c := range []struct {
+		scope, run string
+		want       builder.Reason
+	}{
+		{"one", "echo mine > /c/f", ""},
+		{"two", "cat /c/f", builder.Build},
+		{"one", "cat /c/f && echo still", ""},
+	} {
+		j := w.job(fmt.Sprintf("m_%d", i), "FROM BASE\nRUN --mount=type=cache,id=x,target=/c "+c.run+"\n")
+		j.CacheScope = c.scope
+		if _, _, err := w.build(t, j); reason(err) != c.want || (err == nil) != (c.want == "") {
+			t.Errorf("%d: got %v", i, err)
+		}
+	}
+}
+
+// TestBuildKitFetchesThroughTheProxy shows that what is not on the loopback is
+// reached by way of the egress rules alone.
+func TestBuildKitFetchesThroughTheProxy(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	w.room.mu.Lock()
+	w.room.logins[w.far] = testkit.Password
+	w.room.mu.Unlock()
+	j := w.job("far_1", "FROM "+w.far+"/base/busybox:1\nRUN (printf 'GET http://"+w.far+"/v2/ HTTP/1.0\\r\\n\\r\\n'; sleep 2) | nc 127.0.0.1 3128\n")
+	j.Target.Registry = w.far
+	if _, out, err := w.build(t, j); err != nil || !strings.Contains(out.String(), "401 Unauthorized") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestWorkerWithBuildKit is the whole path from a job on the bus to an image.
+func TestWorkerWithBuildKit(t *testing.T) {
+	w := newWorkshop(t, setup{memory: 1 << 30})
+	nc := testkit.NATS(t)
+	y := newYard(t, nc)
+	y.room = w.room
+	y.streams()
+	next, logs := y.results(), y.reader("BUILD_LOGS")
+	worker := builder.New(builder.Deps{
+		NATS: nc, Work: w.room.client, Engines: []builder.Engine{w.engine}, Log: testkit.Log(t),
+		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: builder.Settings{Concurrency: 2},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- worker.Run(ctx) }()
+	for _, id := range []string{"w_1", "w_2", "w_3"} {
+		j := w.job(id, "FROM BASE\nRUN echo hello "+id+"; sleep 1\n")
+		w.room.add(id, time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
+		b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
+		if _, err := y.js.Publish(t.Context(), "build.jobs.buildkit.amd64."+id, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		r := next()
+		if !r.GetSucceeded() || w.pull(t, "made/here:"+r.GetBuildId()).Digest.String() != r.GetDigest() {
+			t.Errorf("got %v", r)
+		}
+	}
+	if chunk := string(logs()); !strings.Contains(chunk, "[internal]") {
+		t.Errorf("the log begins with %q", chunk)
+	}
+	y.left(0)
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBuildKitElsewhere shows that a daemon which is only an address serves too.
+func TestBuildKitElsewhere(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	address, err := w.daemon.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := builder.NewBuildKit(builder.BuildKitOptions{
+		Addresses: []string{"unix:///nobody/there", address}, Work: w.room.client, Log: testkit.Log(t),
+	})
+	defer e.Close()
+	eventually(t, "one answers", func() bool { return len(e.Architectures()) > 0 })
+	if d, err := e.Build(t.Context(), w.job("e_1", "FROM BASE\nRUN echo x\n"), &printed{}); err != nil || d == "" {
+		t.Errorf("got %q, %v", d, err)
+	}
+}
+
+// TestBuildKitKeepsLayersApart shows that what one caller's login fetched is of
+// no use to another who knows its digest.
+func TestBuildKitKeepsLayersApart(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	d, err := busybox(t).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dockerfile := "FROM " + w.from.Host + "/base/busybox@" + d.String() + "\nRUN echo secret\n"
+	if _, _, err := w.build(t, w.job("a_1", dockerfile)); err != nil {
+		t.Fatal(err)
+	}
+	delete(w.room.logins, w.from.Host)
+	j := w.job("a_2", dockerfile+"RUN echo mine\n")
+	j.CacheScope = "other"
+	if _, _, err := w.build(t, j); reason(err) != builder.Build || !strings.Contains(err.Error(), "cannot be used") {
+		t.Errorf("somebody without a login built on a private image: %v", err)
+	}
+}
+
+// processes are those of this machine whose command has a text.
+func processes(text string) []string {
+	out, _ := exec.Command("ps", "-eo", "pid,args").Output()
+	var got []string
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, text) && !strings.Contains(line, "ps -eo") {
+			got = append(got, strings.Fields(line)[0])
+		}
+	}
+	return got
+}
+
+// TestBuildKitDaemonIsKilled shows that nothing outlives the daemon, that it
+// comes back, and that the build is tried again.
+func TestBuildKitDaemonIsKilled(t *testing.T) {
+	w := newWorkshop(t, setup{memory: 1 << 30})
+	out := &printed{}
+	type ended struct {
+		digest string
+		err    error
+	}
+	done := make(chan ended, 1)
+	go func() {
+		d, err := w.engine.Build(t.Context(), w.job("k_1", "FROM BASE\nRUN echo begun; sleep 7\n"), out)
+		done <- ended{d, err}
+	}()
+	eventually(t, "the step runs", func() bool { return len(processes("sleep 7")) > 0 })
+	before := processes("sleep 7")
+	daemons := processes("buildkitd --config " + w.dir)
+	if len(daemons) != 1 {
+		t.Fatalf("there are daemons %v", daemons)
+	}
+	if err := exec.Command("kill", "-9", daemons[0]).Run(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all its processes are gone", func() bool {
+		for _, pid := range before {
+			if _, err := os.Stat("/proc/" + pid); err == nil {
+				return false
+			}
+		}
+		return true
+	})
+	r := <-done
+	t.Logf("%v %v\n%s", r.digest, r.err, out)
+	if r.err != nil || !strings.Contains(out.String(), "starting over") {
+		t.Errorf("the second try ended with %v", r.err)
+	}
+	w.engine.Close()
+	w.daemon.Close()
+	eventually(t, "its control groups are gone", func() bool {
+		left, _ := filepath.Glob("/sys/fs/cgroup/*/slipway/*/k_1.*")
+		return len(left) == 0
+	})
+	if left := append(processes("sleep 7"), processes(w.dir)...); len(left) > 0 {
+		t.Errorf("processes were left behind: %v", left)
+	}
+	if mounts, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(mounts), w.dir) {
+		t.Error("mounts were left behind")
+	}
+}

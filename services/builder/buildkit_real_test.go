@@ -1,0 +1,282 @@
+package builder_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/daemon"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+)
+
+// busybox is an image with a shell, of what this machine has.
+func busybox(t testing.TB) v1.Image {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h *tar.Header, content []byte) {
+		h.Size, h.Mode = int64(len(content)), 0o755
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	content, err := os.ReadFile("/usr/bin/busybox")
+	if err != nil {
+		t.Skipf("this test needs busybox-static: %v", err)
+	}
+	add(&tar.Header{Name: "usr/bin/busybox", Typeflag: tar.TypeReg}, content)
+	for _, name := range []string{"sh", "echo", "cat", "ls", "wget", "nc", "sleep", "dd", "sed", "false", "env", "head", "tail", "true", "ps", "grep", "printf"} {
+		add(&tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "/usr/bin/busybox"}, nil)
+	}
+	add(&tar.Header{Name: "tmp/", Typeflag: tar.TypeDir}, nil)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cf = cf.DeepCopy()
+	cf.OS, cf.Architecture = "linux", "amd64"
+	cf.Config.Env = []string{"PATH=/bin:/usr/bin"}
+	if img, err = mutate.ConfigFile(img, cf); err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// printed is an Output that a test reads.
+type printed struct {
+	mu     sync.Mutex
+	b      strings.Builder
+	phases []string
+}
+
+func (p *printed) Print(phase, text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.b.WriteString(text + "\n")
+	if phase != "" {
+		p.phases = append(p.phases, phase)
+	}
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.String()
+}
+
+// workshop is a daemon, an engine, and registries that want a login.
+type workshop struct {
+	room   *room
+	engine *builder.BuildKit
+	daemon *daemon.Daemon
+	dir    string
+	from   *testkit.Registry
+	to     *testkit.Registry
+	base   string
+	far    string // another name of from, which only the egress rules know
+}
+
+type setup struct {
+	memory, disk int64
+}
+
+func newWorkshop(t *testing.T, s setup) *workshop {
+	t.Helper()
+	if !testkit.Real() {
+		t.Skip("needs buildkitd, runc and root: set SLIPWAY_TEST_REAL")
+	}
+	bin, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
+	w := &workshop{room: newRoom(t), from: testkit.NewRegistry(t, testkit.Basic), to: testkit.NewRegistry(t, testkit.Basic)}
+	w.base = w.from.Push(t, "base/busybox:1", busybox(t))
+	w.room.logins[w.from.Host] = testkit.Password
+	w.room.logins[w.to.Host] = testkit.Password
+	egress, err := upstream.NewEgress(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(w.from.Host)
+	w.far = "registry.test:" + port
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == w.far {
+			return net.Dial(network, w.from.Host)
+		}
+		return egress.DialContext(ctx, network, address)
+	}
+	if w.dir, err = os.MkdirTemp("", "sw"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(w.dir) })
+	w.daemon, err = daemon.Start(context.Background(), daemon.Options{
+		Dir: w.dir, Egress: dial, Forward: []string{w.from.Host, w.to.Host}, Plain: []string{w.from.Host, w.to.Host, w.far},
+		Memory: s.memory, Pids: 500, Log: testkit.Log(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.daemon.Close)
+	w.engine = builder.NewBuildKit(builder.BuildKitOptions{
+		Local: w.daemon, Work: w.room.client, Egress: egress, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t),
+	})
+	t.Cleanup(w.engine.Close)
+	w.ready(t)
+	return w
+}
+
+// registries knows the far name too.
+func (w *workshop) registries(t testing.TB) builder.Registries {
+	t.Helper()
+	hosts := []string{w.from.Host, w.to.Host}
+	egress, err := upstream.NewEgress(hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nearby{upstream.New(upstream.Options{Egress: egress, Plain: hosts, Metrics: prometheus.NewRegistry()}), w}
+}
+
+type nearby struct {
+	*upstream.Client
+	w *workshop
+}
+
+func (n nearby) Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error) {
+	if repo.Host == n.w.far {
+		repo.Host = n.w.from.Host
+	}
+	return n.Client.Resolve(ctx, repo, ref, a)
+}
+
+func (w *workshop) ready(t testing.TB) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); len(w.engine.Architectures()) == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the daemon is not ready: %s", w.engine.Problem())
+		}
+	}
+}
+
+func (w *workshop) job(id, dockerfile string) builder.Job {
+	return builder.Job{
+		ID: id, Delivery: 1, ContentDigest: strings.Repeat("ab", 32), CacheScope: "scope", Ticket: "ticket-" + id,
+		Recipe: &buildv1.Recipe{ContainerFile: strings.ReplaceAll(dockerfile, "BASE", w.base), Platform: "linux/amd64", Engine: "buildkit"},
+		Target: &buildv1.Target{Registry: w.to.Host, Repository: "made/here", Tag: id},
+	}
+}
+
+func (w *workshop) build(t *testing.T, job builder.Job) (string, *printed, error) {
+	t.Helper()
+	out := &printed{}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	start := time.Now()
+	digest, err := w.engine.Build(ctx, job, out)
+	t.Logf("%s took %s: %s %v\n%s", job.ID, time.Since(start).Round(time.Millisecond), digest, err, out)
+	return digest, out, err
+}
+
+func reason(err error) builder.Reason {
+	var f *builder.Failure
+	if errors.As(err, &f) {
+		return f.Reason
+	}
+	return ""
+}
+
+func TestBuildKit(t *testing.T) {
+	w := newWorkshop(t, setup{memory: 64 << 20})
+	local, err := net.Listen("tcp", "127.0.0.1:0") // a service of this machine that no build may reach
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer local.Close()
+	go func() {
+		for {
+			c, err := local.Accept()
+			if err != nil {
+				return
+			}
+			t.Error("a build reached a service of this machine")
+			_ = c.Close()
+		}
+	}()
+	_, localPort, _ := net.SplitHostPort(local.Addr().String())
+
+	for _, c := range []struct {
+		name, dockerfile string
+		want             builder.Reason
+		says, prints     string
+	}{
+		{"scratch", "FROM scratch\nCOPY hello /hello\n", "", "", ""},
+		{"run", "# syntax=docker/dockerfile:1\nFROM BASE\nRUN echo printed-$((40+2))\n", "", "", "printed-42"},
+		{"fails", "FROM BASE\nRUN echo the reason; exit 3\n", builder.Build, "the reason", "the reason"},
+		{"solve", "FROM BASE\nRUN echo 'slipway: conda environment could not be solved'; exit 1\n", builder.Solve, "could not be solved", ""},
+		{"memory", "FROM BASE\nRUN dd if=/dev/zero of=/dev/null bs=200M count=1\n", builder.Memory, "memory", ""},
+		{"syntax", "FROM BASE\nBANANA\n", builder.Build, "unknown instruction", ""},
+		{"nobase", "FROM " + w.from.Host + "/no/such:1\n", builder.Build, "no/such:1 cannot be used: ", ""},
+		{"loopback", "FROM BASE\nRUN unset http_proxy; nc -w 2 127.0.0.1 " + localPort + " </dev/null\n", builder.Build, "", ""},
+		{"proxied", "FROM BASE\nRUN (printf 'GET http://127.0.0.1:" + localPort + "/ HTTP/1.0\\r\\n\\r\\n'; sleep 2) | nc 127.0.0.1 3128 && false\n", builder.Build, "403", "not a public address"},
+		{"metadata", "FROM BASE\nRUN env | grep -i _proxy; (printf 'CONNECT 169.254.169.254:80 HTTP/1.0\\r\\n\\r\\n'; sleep 2) | nc 127.0.0.1 3128 && false\n", builder.Build, "403", "HTTPS_PROXY=http://127.0.0.1:3128"},
+		{"direct", "FROM BASE\nRUN unset http_proxy; nc -w 2 169.254.169.254 80 </dev/null\n", builder.Build, "", ""},
+		{"add", "FROM scratch\nADD http://169.254.169.254/latest/ /x\n", builder.Build, "403", ""},
+		{"addlocal", "FROM scratch\nADD http://127.0.0.1:" + localPort + "/ /x\n", builder.Build, "refused", ""},
+		{"insecure", "FROM BASE\nRUN --security=insecure true\n", builder.Build, "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := w.job(c.name, c.dockerfile)
+			job.Recipe.Files = []*buildv1.File{{Path: "hello", Content: []byte("hi")}}
+			digest, out, err := w.build(t, job)
+			if got := reason(err); got != c.want || (err == nil) != (c.want == "") {
+				t.Errorf("it ended with %v, %q; want %q", err, got, c.want)
+			}
+			if err == nil && !strings.HasPrefix(digest, "sha256:") {
+				t.Errorf("the digest is %q", digest)
+			}
+			if err != nil && !strings.Contains(err.(*builder.Failure).Message, c.says) { //nolint:errorlint // it is one
+				t.Errorf("the message is %q; want %q in it", err, c.says)
+			}
+			if !strings.Contains(out.String(), c.prints) {
+				t.Errorf("%q was not printed", c.prints)
+			}
+			if strings.Contains(out.String(), testkit.Password) {
+				t.Error("the password is in the log")
+			}
+		})
+	}
+}

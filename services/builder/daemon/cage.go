@@ -1,0 +1,79 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// cage is the network that a child gets.
+type cage struct {
+	listeners []net.Listener
+	forwards  map[net.Listener]string
+	proxy     net.Listener
+}
+
+func (c *cage) close() {
+	for _, l := range c.listeners {
+		_ = l.Close()
+	}
+}
+
+// enter puts the thread into a new network, with its loopback up and our
+// listeners on it. home is the network it came from.
+func (d *Daemon) enter() (c *cage, home int, err error) {
+	home, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, -1, err
+	}
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, -1, fmt.Errorf("this machine allows no network of its own: %w", err)
+	}
+	if err := loopbackUp(); err != nil {
+		return nil, -1, fmt.Errorf("bringing up the loopback inside: %w", err)
+	}
+	c = &cage{forwards: map[net.Listener]string{}}
+	for _, address := range d.o.Forward {
+		l, err := c.listen(address)
+		if err != nil {
+			c.close()
+			return nil, -1, err
+		}
+		c.forwards[l] = address
+	}
+	// The usual port, so that it is the same after a restart.
+	if c.proxy, err = c.listen("127.0.0.1:3128"); err != nil {
+		c.proxy, err = c.listen("127.0.0.1:0")
+	}
+	if err != nil {
+		c.close()
+		return nil, -1, err
+	}
+	return c, home, nil
+}
+
+func (c *cage) listen(address string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("offering %s to builds: %w", address, err)
+	}
+	c.listeners = append(c.listeners, l)
+	return l, nil
+}
+
+// loopbackUp switches on the loopback of the thread's network.
+func loopbackUp() error {
+	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(s) }()
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr)
+}

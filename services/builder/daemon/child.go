@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// child is one run of the daemon.
+type child struct {
+	proxy string // address of the proxy, as inside sees it
+	cmd   *exec.Cmd
+	said  chan string
+	ended chan struct{}
+	err   error // why it ended; once ended is closed
+}
+
+// start starts the daemon in a cage of its own.
+func (d *Daemon) start() (*child, error) {
+	config, err := d.configure()
+	if err != nil {
+		return nil, err
+	}
+	_ = os.Remove(d.socket())
+	c := &child{ended: make(chan struct{})}
+	started := make(chan error)
+	go d.run(c, config, started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// run holds a thread of this process for as long as the child lives: the thread
+// makes the network, the child is born on it and so shares it, and the child is
+// killed when the thread ends.
+func (d *Daemon) run(c *child, config string, started chan<- error) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() {
+		// The first thread stands for the whole process in /proc: take another one,
+		// which there must be while this one is held.
+		go d.run(c, config, started)
+		time.Sleep(50 * time.Millisecond)
+		runtime.UnlockOSThread()
+		return
+	}
+	cage, home, err := d.enter()
+	if err != nil {
+		started <- err // the thread is never given back: it may be in the wrong network
+		return
+	}
+	c.proxy = "http://" + cage.proxy.Addr().String()
+	err = d.spawn(c, config)
+	if back := unix.Setns(home, unix.CLONE_NEWNET); back == nil {
+		defer runtime.UnlockOSThread() // otherwise the thread ends with this function
+	}
+	_ = unix.Close(home)
+	if err != nil {
+		cage.close()
+		started <- err
+		return
+	}
+	d.serve(cage)
+	started <- nil
+	said := <-c.said // before Wait, which closes what it reads
+	if err := c.cmd.Wait(); err != nil {
+		said = strings.TrimSpace(said + " (" + err.Error() + ")")
+	}
+	c.err = errors.New(said)
+	cage.close()
+	close(c.ended)
+}
+
+// inside is what the child does before it becomes the daemon: its mounts stay its
+// own, and /proc shows its own processes.
+const inside = `mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
+
+// spawn starts the child on this thread, as the first of its own processes: when
+// it is killed, the system kills all of them.
+func (d *Daemon) spawn(c *child, config string) error {
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.program, "--config", config)
+	cmd.Dir = d.o.Dir
+	cmd.Env = append(plainEnv(),
+		"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "http_proxy="+c.proxy, "https_proxy="+c.proxy)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		Pdeathsig:  syscall.SIGKILL,
+		Setpgid:    true, // a Ctrl-C is for us alone
+	}
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	c.cmd = cmd
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("this machine allows no processes of its own: %w", err)
+	}
+	c.said = make(chan string, 1)
+	go func() { c.said <- tell(out, d.o.Log) }()
+	return nil
+}
+
+// plainEnv is the little that the daemon needs of our environment: nothing that
+// may hold a secret.
+func plainEnv() []string {
+	var out []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			out = append(out, name+"="+v)
+		}
+	}
+	return out
+}
+
+// tell passes on what the daemon says of itself, and answers its last words.
+func tell(r io.Reader, log *slog.Logger) (last string) {
+	in := bufio.NewScanner(r)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		if text, ok := strings.CutPrefix(in.Text(), "buildkitd: "); ok {
+			last = text
+		}
+		log.Debug("build daemon", "said", in.Text())
+	}
+	_, _ = io.Copy(io.Discard, r)
+	return last
+}
+
+// kill ends the child and all its processes, and waits for that.
+func (c *child) kill() {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-c.ended:
+		return
+	case <-time.After(3 * time.Second): // it would wait for its builds
+	}
+	_ = c.cmd.Process.Kill()
+	<-c.ended
+}

@@ -1,0 +1,114 @@
+package daemon_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway.dev/services/builder/daemon"
+	"slipway.dev/services/internal/testkit"
+)
+
+// inChild is set in the process that a test kills.
+const inChild = "SLIPWAY_TEST_DAEMON_DIR"
+
+func options(t testing.TB, dir string) daemon.Options {
+	return daemon.Options{Dir: dir, Log: testkit.Log(t), Egress: func(context.Context, string, string) (net.Conn, error) {
+		return nil, net.ErrClosed
+	}}
+}
+
+func real(t *testing.T) { //nolint:predeclared // it reads well
+	t.Helper()
+	if !testkit.Real() {
+		t.Skip("needs buildkitd, runc and root: set SLIPWAY_TEST_REAL")
+	}
+	bin, err := filepath.Abs("../../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
+}
+
+// TestChild is no test of its own: it holds a daemon until it is killed.
+func TestChild(t *testing.T) {
+	dir := os.Getenv(inChild)
+	if dir == "" {
+		t.Skip("only as a child")
+	}
+	if _, err := daemon.Start(context.Background(), options(t, dir)); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Minute)
+}
+
+func running(dir string) bool {
+	out, _ := exec.Command("ps", "-eo", "args").Output()
+	return strings.Contains(string(out), "--config "+dir)
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestDaemonDiesWithItsParent(t *testing.T) {
+	real(t)
+	dir := t.TempDir()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
+	cmd.Env = append(os.Environ(), inChild+"="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it runs", func() bool { return running(dir) })
+	time.Sleep(300 * time.Millisecond)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	eventually(t, "it is gone", func() bool { return !running(dir) })
+}
+
+func TestDaemonThatCannotRun(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := daemon.Start(t.Context(), options(t, t.TempDir())); err == nil || !strings.Contains(err.Error(), "make builder") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDaemonThatEnds shows that a daemon which does not stay is told of.
+func TestDaemonThatEnds(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	bin := t.TempDir()
+	for name, script := range map[string]string{
+		"buildkitd": "#!/bin/sh\necho 'buildkitd: the disk is full' >&2\nexit 1\n", "runc": "#!/bin/sh\n",
+	} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	d, err := daemon.Start(t.Context(), options(t, t.TempDir()))
+	if err != nil {
+		t.Skipf("this machine allows no cage: %v", err)
+	}
+	defer d.Close()
+	eventually(t, "the problem is told", func() bool {
+		_, err := d.Address()
+		return err != nil && strings.Contains(err.Error(), "the disk is full")
+	})
+}

@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"io/fs"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// grown is by how many bytes the files below dir grew: the space of those that
+// were made or changed since a time. Files in layers keep the times that their
+// archive gave them, so it is the time of the last change of the inode that counts.
+func grown(dir string, since time.Time) int64 {
+	var sum int64
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return nil //nolint:nilerr // files come and go under us
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil //nolint:nilerr // gone
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if ok && time.Unix(st.Ctim.Unix()).After(since) {
+			sum += st.Blocks * 512
+		}
+		return nil
+	})
+	return sum
+}

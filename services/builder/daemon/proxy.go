@@ -1,0 +1,123 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// serve offers what the cage listens for. It ends with the listeners.
+func (d *Daemon) serve(c *cage) {
+	for l, address := range c.forwards {
+		go forward(l, address)
+	}
+	server := &http.Server{Handler: newProxy(d.o.Egress), ReadHeaderTimeout: 30 * time.Second}
+	go func() { _ = server.Serve(c.proxy) }()
+}
+
+// forward connects whoever comes to the same address on this machine.
+func forward(l net.Listener, address string) {
+	dialer := net.Dialer{Timeout: 10 * time.Second}
+	for {
+		in, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			out, err := dialer.DialContext(context.Background(), "tcp", address)
+			if err != nil {
+				_ = in.Close()
+				return
+			}
+			splice(in, out)
+		}()
+	}
+}
+
+// splice copies both ways until both sides are done, and closes them.
+func splice(a, b net.Conn) {
+	var wg sync.WaitGroup
+	one := func(to, from net.Conn) {
+		_, _ = io.Copy(to, from)
+		if half, ok := to.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite()
+			return
+		}
+		_ = to.Close()
+	}
+	wg.Go(func() { one(a, b) })
+	wg.Go(func() { one(b, a) })
+	wg.Wait()
+	_ = a.Close()
+	_ = b.Close()
+}
+
+type dial = func(ctx context.Context, network, address string) (net.Conn, error)
+
+// proxy is an HTTP proxy: it tunnels (CONNECT) and passes on plain requests.
+type proxy struct {
+	dial  dial
+	plain *httputil.ReverseProxy
+}
+
+func newProxy(to dial) *proxy {
+	return &proxy{dial: to, plain: &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL, r.Out.Host = r.In.URL, r.In.Host
+			r.Out.Header.Del("Proxy-Authorization")
+		},
+		Transport: &http.Transport{
+			DialContext: to, Proxy: nil, DisableCompression: true,
+			ResponseHeaderTimeout: 2 * time.Minute, IdleConnTimeout: 30 * time.Second,
+		},
+		FlushInterval: -1,
+		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, err) },
+	}}
+}
+
+// ServeHTTP answers a request to the proxy.
+func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodConnect:
+		p.tunnel(w, r)
+	case r.URL.IsAbs() && r.URL.Scheme == "http":
+		p.plain.ServeHTTP(w, r)
+	default:
+		http.Error(w, "this is a proxy", http.StatusBadRequest)
+	}
+}
+
+func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
+	out, err := p.dial(r.Context(), "tcp", r.Host)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	in, rest, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		_ = out.Close()
+		return
+	}
+	_, _ = in.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n"))
+	if n := rest.Reader.Buffered(); n > 0 { // sent before our answer
+		early, _ := rest.Reader.Peek(n)
+		_, _ = out.Write(early)
+	}
+	splice(in, out)
+}
+
+// refuse says why there is no connection.
+func refuse(w http.ResponseWriter, err error) {
+	if f := new(fault.Error); errors.As(err, &f) {
+		http.Error(w, f.Public, http.StatusForbidden)
+		return
+	}
+	http.Error(w, "the server cannot be reached", http.StatusBadGateway)
+}

@@ -1,0 +1,106 @@
+package daemon
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// through is a client of a proxy that reaches only hosts below .test.
+func through(t *testing.T, target *httptest.Server) *http.Client {
+	t.Helper()
+	p := httptest.NewServer(newProxy(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if host, _, _ := net.SplitHostPort(address); !strings.HasSuffix(host, ".test") {
+			return nil, fault.Invalid.Newf("%s may not be reached", host)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, target.Listener.Addr().String())
+	}))
+	t.Cleanup(p.Close)
+	u, _ := url.Parse(p.URL)
+	c := target.Client()
+	c.Transport.(*http.Transport).Proxy = http.ProxyURL(u)
+	return c
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, r.Host+r.URL.String()+r.Header.Get("Proxy-Authorization")+r.Header.Get("X-Forwarded-For"))
+	})
+	plain, secret := httptest.NewServer(echo), httptest.NewTLSServer(echo)
+	defer plain.Close()
+	defer secret.Close()
+	get := func(c *http.Client, url string) (int, string) {
+		resp, err := c.Get(url)
+		if err != nil {
+			return 0, err.Error()
+		}
+		defer resp.Body.Close()
+		b, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(b)
+	}
+	if code, body := get(through(t, plain), "http://a.test/x?y=1"); code != 200 || body != "a.test/x?y=1" {
+		t.Errorf("plain: %d %q", code, body)
+	}
+	if code, body := get(through(t, plain), "http://10.0.0.1/"); code != http.StatusForbidden || !strings.Contains(body, "may not be reached") {
+		t.Errorf("plain, refused: %d %q", code, body)
+	}
+	c := through(t, secret)
+	c.Transport.(*http.Transport).TLSClientConfig.ServerName = "example.com" // as in the test certificate
+	if code, body := get(c, "https://a.test/x"); code != 200 || body != "a.test/x" {
+		t.Errorf("tunnel: %d %q", code, body)
+	}
+	if code, body := get(c, "https://10.0.0.1/"); code != 0 || !strings.Contains(body, "Forbidden") {
+		t.Errorf("tunnel, refused: %d %q", code, body)
+	}
+	p := httptest.NewServer(newProxy(nil))
+	defer p.Close()
+	if code, _ := get(p.Client(), p.URL+"/x"); code != http.StatusBadRequest {
+		t.Errorf("a request that is for no proxy got %d", code)
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	t.Parallel()
+	got := configuration("/d", "/d/s.sock", "/bin/runc", []string{"127.0.0.1:5000"})
+	for _, want := range []string{`root = "/d/root"`, `address = ["unix:///d/s.sock"]`, `binary = "/bin/runc"`, "[registry.\"127.0.0.1:5000\"]\n  http = true"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+}
+
+func TestGrown(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	old := filepath.Join(dir, "old")
+	if err := os.WriteFile(old, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	since := time.Now()
+	time.Sleep(20 * time.Millisecond)
+	if err := os.WriteFile(filepath.Join(dir, "new"), make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := grown(dir, since); got < 3<<20 || got > 3<<20+64<<10 {
+		t.Errorf("it grew by %d bytes", got)
+	}
+}
+
+func TestGroupNames(t *testing.T) {
+	t.Parallel()
+	if got := clean("../a/b_1-X"); got != "---a-b_1-X" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -1,0 +1,143 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel/propagation"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/fault"
+)
+
+// deliver does one delivery of a job, from its message to its acknowledgement.
+func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
+	var m buildv1.Job
+	meta, err := msg.Metadata()
+	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
+		w.Log.Error("a job that nobody can read was dropped", "subject", msg.Subject())
+		_ = msg.Term()
+		return
+	}
+	carrier := propagation.MapCarrier{"traceparent": m.GetTraceParent()}
+	ctx = propagation.TraceContext{}.Extract(ctx, carrier)
+	defer w.heartbeat(msg)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sub, err := w.NATS.Subscribe("build.cancel."+m.GetBuildId(), func(*nats.Msg) { cancel(errCancelled) })
+	if err == nil {
+		defer func() { _ = sub.Unsubscribe() }()
+	}
+	// The build room answers only after it heard of the cancel subject's listener.
+	job, until, err := w.takeJob(ctx, m.GetBuildId(), int32(meta.NumDelivered))
+	switch {
+	case errors.Is(err, fault.NotFound):
+		w.ack(msg)
+	case err != nil && ctx.Err() != nil:
+		w.handBack(msg, job, err)
+	case err != nil:
+		w.logger(job).Error("the build room refused to say what to make", "err", err)
+		_ = msg.NakWithDelay(shortly) // three of these end the build
+	default:
+		w.work(ctx, q, msg, job, until)
+	}
+}
+
+// heartbeat tells JetStream that the job is in hand, until the answer is called.
+func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(w.pace.heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				_ = msg.InProgress()
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// takeJob asks the build room about a job, for as long as it is away.
+// fault.NotFound when the build has ended.
+func (w *Worker) takeJob(ctx context.Context, id string, delivery int32) (Job, time.Time, error) {
+	job := Job{ID: id, Delivery: delivery}
+	if err := briefly(ctx, w.NATS.FlushWithContext); err != nil {
+		w.logger(job).Debug("flushing the cancel subscription", "err", err)
+	}
+	for {
+		var r *buildv1.TakeJobResponse
+		err := briefly(ctx, func(ctx context.Context) (err error) {
+			r, err = w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: id, Delivery: delivery, Worker: w.Settings.Name})
+			return err
+		})
+		if err == nil {
+			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
+			job.CacheScope, job.Ticket = r.GetCacheScope(), r.GetTicket()
+			return job, deadline(r, w.Now()), nil
+		}
+		patient := errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) || errors.Is(err, context.DeadlineExceeded)
+		if !patient || ctx.Err() != nil {
+			return job, time.Time{}, err
+		}
+		w.logger(job).Warn("the build room did not say what to make; trying again", "err", err)
+		pause(ctx, w.pace.retry)
+	}
+}
+
+// longest is how long a build may take when nobody says.
+const longest = time.Hour
+
+func deadline(r *buildv1.TakeJobResponse, now time.Time) time.Time {
+	if r.GetDeadline() == nil {
+		return now.Add(longest)
+	}
+	return r.GetDeadline().AsTime()
+}
+
+// work runs the engine and tells how it went.
+func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, until time.Time) {
+	start, log := w.Now(), w.logger(job)
+	log.Info("build started", "engine", q.engine, "arch", q.arch)
+	ended := w.metrics.started()
+	out := newLogWriter(job, w.publish, w.Log)
+	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
+	digest, err := w.build(bctx, w.skills()[q], job, out)
+	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
+	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Succeeded: err == nil, Digest: digest}
+	if err != nil {
+		f := failureOf(bctx, err)
+		result.Reason, result.Message = string(f.Reason), f.Message
+	}
+	cancel()
+	ended(q.engine, result.GetReason(), w.Now().Sub(start))
+	if drained {
+		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.end(ctx); return nil })
+		w.handBack(msg, job, errDrained)
+		return
+	}
+	log.Info("build ended", "reason", result.GetReason(), "digest", digest, "ms", w.Now().Sub(start).Milliseconds(), "err", err)
+	w.report(ctx, msg, job, out, result)
+}
+
+// build runs the engine; a panic of it is an error.
+func (w *Worker) build(ctx context.Context, e Engine, job Job, out Output) (digest string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	if e == nil {
+		return "", errors.New("the engine is gone")
+	}
+	return e.Build(ctx, job, out)
+}

@@ -1,0 +1,40 @@
+package builder
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what a worker counts.
+type metrics struct {
+	running atomic.Int64
+	seconds *prometheus.HistogramVec
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "slipway_builder_seconds",
+		Help:    "Time that deliveries of builds took, by engine and reason; ok means that the image was pushed.",
+		Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800},
+	}, []string{"engine", "reason"})}
+	reg.MustRegister(m.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slipway_builder_running", Help: "Builds that run in this process now.",
+	}, func() float64 { return float64(m.running.Load()) }))
+	return m
+}
+
+func (m *metrics) count() int64 { return m.running.Load() }
+
+// started counts a build as running until the answer is called.
+func (m *metrics) started() (ended func(engine, reason string, took time.Duration)) {
+	m.running.Add(1)
+	return func(engine, reason string, took time.Duration) {
+		if reason == "" {
+			reason = "ok"
+		}
+		m.running.Add(-1)
+		m.seconds.WithLabelValues(engine, reason).Observe(took.Seconds())
+	}
+}

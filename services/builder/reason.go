@@ -1,0 +1,63 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Reason is why there is no image.
+type Reason string
+
+// The reasons; clients see these words.
+const (
+	Solve     Reason = "solve"     // the Conda packages do not fit together
+	Build     Reason = "build"     // a step of the recipe failed
+	Push      Reason = "push"      // the registry did not take the image
+	Timeout   Reason = "timeout"   // the time was up
+	Memory    Reason = "memory"    // a step needed too much memory
+	Cancelled Reason = "cancelled" // somebody ended the build
+	Internal  Reason = "internal"  // our fault
+)
+
+// Failure is a build that made no image.
+type Failure struct {
+	Reason Reason
+	// Message says it in words, for the user.
+	Message string
+	// Cause is for the log; may be nil.
+	Cause error
+}
+
+// Error is the text for the log.
+func (f *Failure) Error() string {
+	if f.Cause == nil {
+		return fmt.Sprintf("%s: %s", f.Reason, f.Message)
+	}
+	return fmt.Sprintf("%s: %s: %v", f.Reason, f.Message, f.Cause)
+}
+
+// Unwrap gives the cause.
+func (f *Failure) Unwrap() error { return f.Cause }
+
+// What can end a build from outside: causes of its context.
+var (
+	errCancelled = errors.New("the build was cancelled")
+	errDrained   = errors.New("the worker stops")
+	errOverTime  = errors.New("the build's time is up")
+)
+
+// failureOf is the failure that the user is told of. Why the context ended goes
+// first: the engine's own error is then only an echo of it.
+func failureOf(ctx context.Context, err error) *Failure {
+	var f *Failure
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errCancelled):
+		return &Failure{Cancelled, "The build was cancelled", err}
+	case errors.Is(cause, errOverTime):
+		return &Failure{Timeout, "The build did not end in time", err}
+	case errors.As(err, &f):
+		return f
+	}
+	return &Failure{Internal, "The build service could not finish this build", err}
+}

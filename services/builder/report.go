@@ -1,0 +1,95 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// report sends the rest of the log, then the result, then acknowledges the job,
+// in this order: whoever sees a step sees those before it.
+func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job Job, out *logWriter, result *buildv1.Result) {
+	// A cancelled build is reported all the same; only a drain cuts this short.
+	ctx, cancel := w.untilDrained(ctx)
+	defer cancel()
+	lctx, lcancel := context.WithTimeout(ctx, w.pace.logs)
+	out.end(lctx)
+	lcancel()
+	id := fmt.Sprintf("%s.%d.done", job.ID, job.Delivery)
+	if err := w.publish(ctx, "build.events", id, result); err != nil {
+		w.handBack(msg, job, err)
+		return
+	}
+	w.ack(msg)
+}
+
+// untilDrained is a context that outlives its parent, but for a drain: then it
+// has a few seconds left.
+func (w *Worker) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
+	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), errDrained) {
+			pause(out, shortly)
+			cancel()
+		}
+	})
+	return out, func() { stop(); cancel() }
+}
+
+// publish puts a message on a stream, again and again until the stream has it or
+// ctx ends. The id makes a repeat harmless.
+func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Message) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	for said := false; ; said = true {
+		err := briefly(ctx, func(ctx context.Context) error {
+			_, err := w.js.Publish(ctx, subject, b, jetstream.WithMsgID(id))
+			return err
+		})
+		if err == nil {
+			return nil
+		}
+		if !said {
+			w.Log.Warn("the bus did not take a message; trying again", "subject", subject, "err", err)
+		}
+		if w.NATS.IsClosed() || !pause(ctx, w.pace.retry) {
+			return fmt.Errorf("publishing on %s: %w", subject, err)
+		}
+	}
+}
+
+// ack ends the job. An acknowledgement that gets lost is harmless: the job comes
+// again, and the build room says that there is nothing to do.
+func (w *Worker) ack(msg jetstream.Msg) {
+	if err := briefly(context.Background(), msg.DoubleAck); err != nil {
+		w.Log.Warn("a job could not be acknowledged", "subject", msg.Subject(), "err", err)
+	}
+}
+
+// handBack lets another worker have the job at once. JetStream counts it as a
+// delivery; the build room knows better.
+func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
+	w.logger(job).Info("a job was handed back", "err", why)
+	if err := msg.Nak(); err != nil {
+		w.Log.Warn("a job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
+	}
+	_ = w.NATS.FlushTimeout(shortly)
+}
+
+// shortly is how long one word with the bus may take.
+const shortly = 5 * time.Second
+
+// briefly gives f a context for one word with the bus.
+func briefly(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, shortly)
+	defer cancel()
+	return f(ctx)
+}

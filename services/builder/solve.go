@@ -1,0 +1,189 @@
+package builder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/exporter/containerimage/exptypes"
+	"github.com/moby/buildkit/session"
+	"github.com/moby/buildkit/sourcepolicy/policysession"
+	"github.com/tonistiigi/fsutil"
+	"github.com/tonistiigi/fsutil/types"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Build makes the image that a job's Dockerfile describes, and pushes it.
+func (b *BuildKit) Build(ctx context.Context, job Job, out Output) (string, error) {
+	dirs, err := b.prepare(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	defer dirs.remove()
+	digest, err := b.try(ctx, job, dirs, out)
+	if err == nil || !lost(err) || ctx.Err() != nil {
+		return digest, err
+	}
+	b.o.Log.Warn("the BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "err", err)
+	out.Print("", "The build service's daemon went away; starting over")
+	if !b.back(ctx, architecture(job.Recipe.GetPlatform())) {
+		return "", err
+	}
+	return b.try(ctx, job, dirs, out)
+}
+
+// lost says whether the daemon died under the build.
+func lost(err error) bool {
+	var f *Failure
+	return errors.As(err, &f) && f.Reason == Internal && status.Code(errors.Unwrap(f)) == codes.Unavailable
+}
+
+// back waits until a daemon answers again.
+func (b *BuildKit) back(ctx context.Context, arch string) bool {
+	for range 60 {
+		if !pause(ctx, 500*time.Millisecond) {
+			return false
+		}
+		if _, c, err := b.choose("", arch); err == nil {
+			if _, err := architectures(ctx, c); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// try runs the build once.
+func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) (string, error) {
+	name, c, err := b.choose(job.CacheScope, architecture(job.Recipe.GetPlatform()))
+	if err != nil {
+		return "", &Failure{Internal, "The build service's daemon is not there", status.Error(codes.Unavailable, err.Error())}
+	}
+	outOfMemory := func() bool { return false }
+	parent := ""
+	if name == local {
+		var release func()
+		parent, outOfMemory, release = b.o.Local.Limit(job.ID)
+		defer release()
+		var unwatch func()
+		ctx, unwatch = b.watchDisk(ctx)
+		defer unwatch()
+	}
+	l := &logins{work: b.o.Work, ticket: job.Ticket}
+	from := newSources(b.o.Registries, l, fmt.Sprintf("%s.%d", job.ID, job.Delivery))
+	opt, err := b.options(job, dirs, l, parent)
+	if err != nil {
+		return "", err
+	}
+	if b.o.Registries != nil {
+		opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
+	}
+	p := newProgress(out, l.redact)
+	updates := make(chan *client.SolveStatus)
+	printed := make(chan struct{})
+	go func() { p.follow(updates); close(printed) }()
+	r, err := c.Solve(ctx, nil, opt, updates)
+	<-printed
+	if err != nil {
+		f := p.failure(ctx, err, outOfMemory)
+		if why := from.refused(); why != "" && f.Reason == Build {
+			f.Message = p.redact(why)
+		}
+		return "", f
+	}
+	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
+	if digest == "" {
+		return "", &Failure{Internal, "The build service's daemon did not say what it made", nil}
+	}
+	return digest, nil
+}
+
+// options say what to build, and nothing more: no entitlements, no frontend from
+// elsewhere.
+func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (client.SolveOpt, error) {
+	t := job.Target
+	dockerfile, err := rootOwned(dirs.dockerfile)
+	if err != nil {
+		return client.SolveOpt{}, err
+	}
+	files, err := rootOwned(dirs.context)
+	if err != nil {
+		return client.SolveOpt{}, err
+	}
+	opt := client.SolveOpt{
+		Frontend:      "dockerfile.v0",
+		FrontendAttrs: b.attributes(job, parent),
+		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
+		// The daemon takes over files of the same name, size and time from the last
+		// context with the same key, so each build has its own: contents must never
+		// come from somebody else's.
+		SharedKey: fmt.Sprintf("%s.%d", job.ID, job.Delivery),
+		Session:   []session.Attachable{l},
+		Exports: []client.ExportEntry{{Type: client.ExporterImage, Attrs: map[string]string{
+			"name":                                  fmt.Sprintf("%s/%s:%s", t.GetRegistry(), t.GetRepository(), t.GetTag()),
+			"push":                                  "true",
+			"oci-mediatypes":                        "true",
+			"annotation.dev.slipway.build-id":       job.ID,
+			"annotation.dev.slipway.content-digest": job.ContentDigest,
+			"annotation-index.dev.slipway.build-id": job.ID,
+			"annotation-index.dev.slipway.content-digest": job.ContentDigest,
+		}}},
+	}
+	if repo := t.GetCacheRepository(); repo != "" {
+		ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
+		opt.CacheImports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{"ref": ref}}}
+		opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{
+			"ref": ref, "mode": "max", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true",
+		}}}
+	}
+	return opt, nil
+}
+
+// rootOwned is a folder whose files belong to root, whoever this process is.
+func rootOwned(dir string) (fsutil.FS, error) {
+	fs, err := fsutil.NewFS(dir)
+	if err != nil {
+		return nil, err
+	}
+	return fsutil.NewFilterFS(fs, &fsutil.FilterOpt{Map: func(_ string, st *types.Stat) fsutil.MapResult {
+		st.Uid, st.Gid = 0, 0
+		return fsutil.MapResultKeep
+	}})
+}
+
+func (b *BuildKit) attributes(job Job, parent string) map[string]string {
+	a := map[string]string{
+		"filename": "Dockerfile",
+		"platform": job.Recipe.GetPlatform(),
+		// A `# syntax=` line would have the daemon run somebody's image.
+		"cmdline":                           "builtin",
+		"attest:provenance":                 "mode=max",
+		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed: the provenance shows it
+	}
+	if parent != "" {
+		a["cgroup-parent"] = parent
+	}
+	if b.o.Local == nil {
+		return a
+	}
+	if proxy := b.o.Local.Proxy(); proxy != "" {
+		for _, k := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+			a["build-arg:"+k] = proxy
+		}
+		for _, k := range []string{"no_proxy", "NO_PROXY"} {
+			a["build-arg:"+k] = "localhost,127.0.0.1,::1"
+		}
+	}
+	return a
+}
+
+// short is a name for a text, 16 hex digits.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}

@@ -1,0 +1,92 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	gateway "github.com/moby/buildkit/frontend/gateway/pb"
+	"github.com/moby/buildkit/solver/errdefs"
+	"github.com/moby/buildkit/util/grpcerrors"
+	"github.com/opencontainers/go-digest"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// killed is the exit code of a step that was ended by force.
+const killed = 137
+
+// messageBytes is how long a failure's message may be.
+const messageBytes = 2000
+
+// failure says in words why the daemon made no image.
+func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bool) *Failure {
+	if errors.Is(context.Cause(ctx), errDisk) {
+		return &Failure{Build, "The build writes more to disk than it may", err}
+	}
+	p.blame(err)
+	var exit *gateway.ExitError
+	exited := errors.As(err, &exit)
+	switch {
+	case exited && p.solve:
+		return &Failure{Solve, p.words("The Conda environment could not be solved"), err}
+	case exited && exit.ExitCode == killed && outOfMemory():
+		return &Failure{Memory, p.words(p.subject() + " needs more memory than a build may have"), err}
+	case exited:
+		return &Failure{Build, p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode)), err}
+	case gone(err):
+		return &Failure{Internal, "The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error())}
+	case strings.HasPrefix(p.said(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
+		return &Failure{Push, p.said(err), err}
+	default:
+		return &Failure{Build, p.said(err), err}
+	}
+}
+
+// blame finds the step that an error is about: others may have failed without
+// harm, such as reading a cache that is not there yet.
+func (p *progress) blame(err error) {
+	var v *errdefs.VertexError
+	if !errors.As(err, &v) {
+		return
+	}
+	if s := p.steps[digest.Digest(v.Digest)]; s != nil && s.begun {
+		p.failed = s
+	}
+}
+
+// gone says whether the daemon's end is what failed.
+func gone(err error) bool {
+	if grpcerrors.Code(err) == codes.Unavailable {
+		return true
+	}
+	text := err.Error()
+	return strings.Contains(text, "error reading from server: EOF") || strings.Contains(text, "transport is closing") ||
+		strings.Contains(text, "no active session")
+}
+
+// subject names the step that failed.
+func (p *progress) subject() string {
+	if p.failed == nil {
+		return "A step"
+	}
+	return "The step " + clip(p.redact(p.failed.name), lastLineBytes)
+}
+
+// words adds the step's last lines to a text.
+func (p *progress) words(text string) string {
+	if p.failed == nil || len(p.failed.last) == 0 {
+		return text
+	}
+	return clip(text+":\n"+strings.Join(p.failed.last, "\n"), messageBytes)
+}
+
+// said is the daemon's own text, without the frames that it puts around it.
+func (p *progress) said(err error) string {
+	text := err.Error()
+	for _, frame := range []string{"failed to solve: ", "rpc error: code = Unknown desc = ", "failed to solve: "} {
+		text = strings.TrimPrefix(text, frame)
+	}
+	return clip(p.redact(text), messageBytes)
+}

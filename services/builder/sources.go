@@ -1,0 +1,103 @@
+package builder
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	gateway "github.com/moby/buildkit/frontend/gateway/pb"
+	spb "github.com/moby/buildkit/sourcepolicy/pb"
+	"github.com/moby/buildkit/sourcepolicy/policysession"
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Registries asks a registry whether an image is there, with a login.
+// *upstream.Client is one.
+type Registries interface {
+	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
+}
+
+// sources decides what a build may be made from. The daemon keeps what it once
+// fetched, and would hand it to whoever knows its digest: so the registry is asked
+// each time whether this build's own login may read the image. Safe for
+// concurrent use.
+type sources struct {
+	registries Registries
+	logins     *logins
+	scope      string
+
+	mu   sync.Mutex
+	seen map[string]string // why an image is refused; "" when it is not
+	last string            // what was refused last, and why
+}
+
+func newSources(r Registries, l *logins, scope string) *sources {
+	return &sources{registries: r, logins: l, scope: scope, seen: map[string]string{}}
+}
+
+// decide answers the daemon's question about one source.
+func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequest) (*policysession.DecisionResponse, *gateway.ResolveSourceMetaRequest, error) {
+	why := s.refusal(ctx, req.GetSource().GetSource().GetIdentifier())
+	if why == "" {
+		return &policysession.DecisionResponse{Action: spb.PolicyAction_ALLOW}, nil, nil
+	}
+	s.mu.Lock()
+	s.last = clip(req.GetSource().GetSource().GetIdentifier(), lastLineBytes) + " cannot be used: " + why
+	s.mu.Unlock()
+	return &policysession.DecisionResponse{
+		Action: spb.PolicyAction_DENY, DenyMessages: []*policysession.DenyMessage{{Message: why}},
+	}, nil, nil
+}
+
+// refused says what was refused, and why; "" when nothing was.
+func (s *sources) refused() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.TrimPrefix(s.last, "docker-image://")
+}
+
+func (s *sources) refusal(ctx context.Context, identifier string) string {
+	scheme, name, _ := strings.Cut(identifier, "://")
+	switch scheme {
+	case "local", "git", "http", "https": // fetched, or asked for anew, each time and without a login
+		return ""
+	case "docker-image":
+	default:
+		return "a build cannot be made from " + clip(scheme, 40)
+	}
+	s.mu.Lock()
+	why, ok := s.seen[name]
+	s.mu.Unlock()
+	if ok {
+		return why
+	}
+	why = s.ask(ctx, name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[name] = why
+	return why
+}
+
+// ask asks the registry about an image.
+func (s *sources) ask(ctx context.Context, name string) string {
+	ref, err := oci.ParseReference(name)
+	if err != nil {
+		return "the image name " + clip(name, lastLineBytes) + " is malformed"
+	}
+	user, password, err := s.logins.of(ctx, ref.Registry)
+	if err == nil {
+		_, err = s.registries.Resolve(ctx, upstream.Repository{Host: ref.Registry, Name: ref.Repository}, ref.Identifier(),
+			upstream.Access{Scope: "build " + s.scope, Login: upstream.Login{Username: user, Password: password}})
+	}
+	if err == nil {
+		return ""
+	}
+	if f, ok := fault.As(err); ok {
+		return f.Public
+	}
+	return "the registry " + ref.Registry + " did not say whether the image may be read"
+}

@@ -1,0 +1,100 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// stream is where jobs wait; the build room makes it.
+const stream = "BUILD_JOBS"
+
+// maxDeliver is how often a job is tried.
+const maxDeliver = 3
+
+// take takes jobs of one queue until ctx ends, one for each free slot. The jobs
+// run in work, which outlives ctx.
+func (w *Worker) take(ctx, work context.Context, q queue) {
+	var c jetstream.Consumer
+	waiting := false
+	for ctx.Err() == nil {
+		var err error
+		if c == nil {
+			if c, err = w.consumer(ctx, q); err != nil {
+				if !waiting && ctx.Err() == nil {
+					w.Log.Info("builder waits for the bus", "consumer", q.consumer(), "err", err)
+				}
+				waiting = true
+				pause(ctx, w.pace.retry)
+				continue
+			}
+			waiting = false
+			w.Log.Info("builder takes jobs", "consumer", q.consumer())
+		}
+		if err = w.next(ctx, work, q, c); err != nil {
+			c = nil // it may be gone, with its stream
+			pause(ctx, w.pace.retry)
+		}
+	}
+}
+
+// consumer makes the queue's consumer, or finds it: all workers share it.
+func (w *Worker) consumer(ctx context.Context, q queue) (jetstream.Consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return w.js.CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
+		Durable:       q.consumer(),
+		FilterSubject: q.subjects(),
+		AckPolicy:     jetstream.AckExplicitPolicy,
+		AckWait:       w.pace.ackWait,
+		MaxDeliver:    maxDeliver,
+		MaxAckPending: 10_000,
+	})
+}
+
+// next waits for a free slot, then a while for a job, and starts it.
+func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-w.slots:
+	}
+	msg, err := w.fetch(ctx, c)
+	if msg == nil {
+		w.slots <- struct{}{}
+		return err
+	}
+	if ctx.Err() != nil { // it came while the worker stops
+		w.slots <- struct{}{}
+		return msg.Nak()
+	}
+	w.running.Go(func() {
+		defer func() { w.slots <- struct{}{} }()
+		w.deliver(work, q, msg)
+	})
+	return nil
+}
+
+// fetch asks for one job; nil when there is none.
+func (w *Worker) fetch(ctx context.Context, c jetstream.Consumer) (jetstream.Msg, error) {
+	// Takers that share slots must not hold one for long.
+	patience := 5 * time.Second
+	if len(w.skills()) > 1 {
+		patience = 500 * time.Millisecond
+	}
+	fctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	msg, err := c.Next(jetstream.FetchContext(fctx))
+	switch {
+	case err == nil:
+		return msg, nil
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, jetstream.ErrMaxBytesExceeded):
+		return nil, nil
+	default:
+		w.Log.Debug("fetching a job", "err", err)
+		return nil, err
+	}
+}

@@ -1,0 +1,140 @@
+package builder
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// pace is how often a worker does things.
+type pace struct {
+	ackWait   time.Duration // JetStream gives a job to another after this silence
+	heartbeat time.Duration // a running job tells JetStream that it is alive
+	presence  time.Duration // the worker tells the build room that it is
+	look      time.Duration // engines are asked what they can do
+	retry     time.Duration // something that failed is tried again
+	logs      time.Duration // for the end of a log, after its build
+}
+
+func usualPace() pace {
+	return pace{
+		ackWait: 30 * time.Second, heartbeat: 10 * time.Second, presence: 3 * time.Second,
+		look: 500 * time.Millisecond, retry: 500 * time.Millisecond, logs: time.Minute,
+	}
+}
+
+// Worker takes jobs from the bus and makes them.
+type Worker struct {
+	Deps
+	js      jetstream.JetStream
+	metrics *metrics
+	pace    pace
+	slots   chan struct{} // one token for each job that may run
+	running sync.WaitGroup
+}
+
+// New makes a worker. It registers its metrics and does nothing until Run.
+func New(d Deps) *Worker {
+	if d.Settings.Name == "" {
+		d.Settings.Name, _ = os.Hostname()
+	}
+	d.Settings.Concurrency = max(1, d.Settings.Concurrency)
+	w := &Worker{Deps: d, metrics: newMetrics(d.Metrics), pace: usualPace()}
+	w.slots = make(chan struct{}, d.Settings.Concurrency)
+	for range d.Settings.Concurrency {
+		w.slots <- struct{}{}
+	}
+	return w
+}
+
+// Run works until ctx ends. Then it takes no more jobs, gives the running ones
+// Settings.DrainTimeout to end, hands back what is left, and returns. It waits
+// for a bus or streams that are not there yet; the error is a broken setup.
+func (w *Worker) Run(ctx context.Context) error {
+	js, err := jetstream.New(w.NATS)
+	if err != nil {
+		return err
+	}
+	w.js = js
+	// Jobs outlive ctx by the time to drain.
+	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	var takers sync.WaitGroup
+	takers.Go(func() { w.attend(ctx, work) })
+	<-ctx.Done()
+	w.Log.Info("builder stops; running builds may end", "running", w.metrics.count())
+	done := make(chan struct{})
+	go func() { takers.Wait(); w.running.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(w.Settings.DrainTimeout):
+		cut(errDrained)
+		<-done
+	}
+	return nil
+}
+
+// attend keeps a taker for each thing that the engines can do, and tells the
+// build room of every change.
+func (w *Worker) attend(ctx, work context.Context) {
+	takers := map[queue]context.CancelFunc{}
+	var all sync.WaitGroup
+	defer all.Wait()
+	var told string
+	var toldAt time.Time
+	for {
+		skills := w.skills()
+		for q := range skills {
+			if takers[q] == nil {
+				qctx, stop := context.WithCancel(ctx)
+				takers[q] = stop
+				all.Go(func() { w.take(qctx, work, q) })
+			}
+		}
+		for q, stop := range takers {
+			if skills[q] == nil {
+				stop()
+				delete(takers, q)
+			}
+		}
+		p := w.presence(skills)
+		if now := fingerprint(p); now != told || w.Now().Sub(toldAt) >= w.pace.presence {
+			told, toldAt = now, w.Now()
+			w.tell(p)
+		}
+		if !pause(ctx, w.pace.look) {
+			break
+		}
+	}
+	for _, stop := range takers {
+		stop()
+	}
+	w.tell(w.leaving())
+}
+
+// queue is what one consumer is for.
+type queue struct{ engine, arch string }
+
+func (q queue) consumer() string { return q.engine + "-" + q.arch }
+func (q queue) subjects() string { return "build.jobs." + q.engine + "." + q.arch + ".>" }
+
+// pause waits; false when ctx ended meanwhile.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// logger is the worker's log with the facts about a job.
+func (w *Worker) logger(j Job) *slog.Logger {
+	return w.Log.With("build_id", j.ID, "delivery", j.Delivery)
+}

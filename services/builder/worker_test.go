@@ -1,0 +1,395 @@
+package builder_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder"
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/embedded"
+	"slipway.dev/services/internal/testkit"
+)
+
+// fake is an engine that does what the test wants.
+type fake struct {
+	mu      sync.Mutex
+	archs   []string
+	problem string
+	do      func(ctx context.Context, job builder.Job, out builder.Output) (string, error)
+}
+
+func (f *fake) Name() string { return "fake" }
+
+func (f *fake) Architectures() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.archs
+}
+
+func (f *fake) Problem() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem
+}
+
+func (f *fake) set(problem string, archs ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.problem, f.archs = problem, archs
+}
+
+func (f *fake) Build(ctx context.Context, job builder.Job, out builder.Output) (string, error) {
+	return f.do(ctx, job, out)
+}
+
+// yard is a bus with the build room's streams, and workers.
+type yard struct {
+	t      *testing.T
+	nc     *nats.Conn
+	js     jetstream.JetStream
+	room   *room
+	engine *fake
+}
+
+func newYard(t *testing.T, nc *nats.Conn) *yard {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &yard{t: t, nc: nc, js: js, room: newRoom(t), engine: &fake{archs: []string{"amd64"}}}
+}
+
+func (y *yard) streams() {
+	y.t.Helper()
+	for name, subject := range map[string]string{"BUILD_JOBS": "build.jobs.>", "BUILD_EVENTS": "build.events", "BUILD_LOGS": "build.logs.>"} {
+		c := jetstream.StreamConfig{Name: name, Subjects: []string{subject}}
+		if name == "BUILD_JOBS" {
+			c.Retention = jetstream.WorkQueuePolicy
+		}
+		if _, err := y.js.CreateOrUpdateStream(y.t.Context(), c); err != nil {
+			y.t.Fatal(err)
+		}
+	}
+}
+
+// work starts a worker; the answer stops it and waits.
+func (y *yard) work(nc *nats.Conn, s builder.Settings, ackWait time.Duration) (stop func()) {
+	y.t.Helper()
+	w := builder.New(builder.Deps{
+		NATS: nc, Work: y.room.client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
+		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: s,
+	})
+	w.Hasten(ackWait)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			y.t.Errorf("the worker ended with %v", err)
+		}
+	})
+	y.t.Cleanup(stop)
+	return stop
+}
+
+func (y *yard) submit(id string) {
+	y.t.Helper()
+	b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
+	if _, err := y.js.Publish(y.t.Context(), "build.jobs.fake.amd64."+id, b, jetstream.WithMsgID(id)); err != nil {
+		y.t.Fatal(err)
+	}
+}
+
+// results reads what is told of builds.
+func (y *yard) results() func() *buildv1.Result {
+	y.t.Helper()
+	next := y.reader("BUILD_EVENTS")
+	return func() *buildv1.Result {
+		r := &buildv1.Result{}
+		if err := proto.Unmarshal(next(), r); err != nil {
+			y.t.Fatal(err)
+		}
+		return r
+	}
+}
+
+func (y *yard) reader(stream string) func() []byte {
+	c, err := y.js.OrderedConsumer(y.t.Context(), stream, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	return func() []byte {
+		y.t.Helper()
+		m, err := c.Next(jetstream.FetchMaxWait(20 * time.Second))
+		if err != nil {
+			y.t.Fatalf("%s: %v", stream, err)
+		}
+		return m.Data()
+	}
+}
+
+// left is how many jobs are not done yet.
+func (y *yard) left(want uint64) {
+	y.t.Helper()
+	eventually(y.t, fmt.Sprintf("%d jobs left", want), func() bool {
+		s, err := y.js.Stream(y.t.Context(), "BUILD_JOBS")
+		return err == nil && s.CachedInfo().State.Msgs == want
+	})
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func eachBus(t *testing.T, test func(t *testing.T, nc *nats.Conn)) {
+	t.Helper()
+	t.Run("embedded", func(t *testing.T) { t.Parallel(); test(t, testkit.NATS(t)) })
+	if testkit.Real() {
+		t.Run("real", func(t *testing.T) {
+			t.Parallel()
+			nc, err := bus.Connect(testkit.StartNATS(t).URL, testkit.Log(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(nc.Close)
+			eventually(t, "connected", nc.IsConnected)
+			test(t, nc)
+		})
+	}
+}
+
+func TestWorkerBuilds(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.engine.do = func(_ context.Context, job builder.Job, out builder.Output) (string, error) {
+			out.Print("build", "first "+job.ID)
+			out.Print("", "second "+job.Ticket)
+			switch job.ID {
+			case "bad_1":
+				return "", &builder.Failure{Reason: builder.Solve, Message: "they do not fit"}
+			case "panic_1":
+				panic("oh")
+			}
+			return "sha256:1", nil
+		}
+		y.room.down = 2
+		y.work(nc, builder.Settings{Name: "w"}, 5*time.Second) // before there are streams
+		time.Sleep(50 * time.Millisecond)
+		y.streams()
+		next, logs := y.results(), y.reader("BUILD_LOGS")
+		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
+			y.room.add(id, time.Minute)
+		}
+		y.submit("gone_1") // the room knows of no such build
+		want := map[string]*buildv1.Result{
+			"good_1":  {BuildId: "good_1", Delivery: 1, Succeeded: true, Digest: "sha256:1"},
+			"bad_1":   {BuildId: "bad_1", Delivery: 1, Reason: "solve", Message: "they do not fit"},
+			"panic_1": {BuildId: "panic_1", Delivery: 1, Reason: "internal", Message: "The build service could not finish this build"},
+		}
+		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
+			y.submit(id)
+			if got := next(); !proto.Equal(got, want[id]) {
+				t.Errorf("got %v, want %v", got, want[id])
+			}
+			chunk := &buildv1.LogChunk{}
+			if err := proto.Unmarshal(logs(), chunk); err != nil {
+				t.Fatal(err)
+			}
+			if e := chunk.GetEntries(); len(e) != 2 || e[0].GetPhase() != "build" || e[0].GetText() != "first "+id || e[1].GetText() != "second ticket-"+id {
+				t.Errorf("the log is %v", chunk)
+			}
+		}
+		y.left(0)
+		if n := y.room.deliveries("gone_1"); n != 1 {
+			t.Errorf("the build that is gone was asked for %d times", n)
+		}
+	})
+}
+
+func TestWorkerCancelAndDeadline(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.streams()
+		next := y.results()
+		started := make(chan string, 2)
+		y.engine.do = func(ctx context.Context, job builder.Job, _ builder.Output) (string, error) {
+			started <- job.ID
+			<-ctx.Done()
+			return "", ctx.Err()
+		}
+		y.work(nc, builder.Settings{}, 5*time.Second)
+		y.room.add("stop_1", time.Minute)
+		y.submit("stop_1")
+		<-started
+		if err := nc.Publish("build.cancel.stop_1", nil); err != nil {
+			t.Fatal(err)
+		}
+		if r := next(); r.GetReason() != "cancelled" || r.GetSucceeded() {
+			t.Errorf("got %v", r)
+		}
+		y.room.add("slow_1", 200*time.Millisecond)
+		y.submit("slow_1")
+		if r := next(); r.GetReason() != "timeout" {
+			t.Errorf("got %v", r)
+		}
+		y.left(0)
+	})
+}
+
+// TestWorkerDies shows that a worker which falls silent loses its job to another.
+func TestWorkerDies(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartNATS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Shutdown()
+	connect := func() *nats.Conn {
+		nc, err := bus.Local(server, testkit.Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
+	dying := connect()
+	y := newYard(t, connect())
+	y.streams()
+	next := y.results()
+	tries := make(chan int32, 10)
+	over := make(chan struct{})
+	y.engine.do = func(_ context.Context, job builder.Job, _ builder.Output) (string, error) {
+		tries <- job.Delivery
+		if job.Delivery == 1 {
+			<-over
+			return "", fmt.Errorf("nobody hears this")
+		}
+		return "sha256:2", nil
+	}
+	y.work(dying, builder.Settings{Name: "dying"}, time.Second)
+	y.room.add("b_1", time.Minute)
+	y.submit("b_1")
+	<-tries
+	dying.Close() // as after kill -9: no heartbeat, no word
+	y.work(connect(), builder.Settings{Name: "other"}, time.Second)
+	if r := next(); !r.GetSucceeded() || r.GetDelivery() != 2 {
+		t.Errorf("got %v", r)
+	}
+	close(over)
+	y.left(0)
+}
+
+// TestWorkerHeartbeat shows that a build may take longer than the bus waits.
+func TestWorkerHeartbeat(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.streams()
+		next := y.results()
+		y.engine.do = func(context.Context, builder.Job, builder.Output) (string, error) {
+			time.Sleep(6 * time.Second)
+			return "sha256:3", nil
+		}
+		y.work(nc, builder.Settings{Concurrency: 2}, 4*time.Second)
+		y.room.add("b_1", time.Minute)
+		y.submit("b_1")
+		if r := next(); r.GetDelivery() != 1 || !r.GetSucceeded() {
+			t.Errorf("got %v", r)
+		}
+		if n := y.room.deliveries("b_1"); n != 1 {
+			t.Errorf("it was taken %d times", n)
+		}
+	})
+}
+
+func TestWorkerDrains(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.streams()
+		next := y.results()
+		started := make(chan struct{}, 5)
+		finish := make(chan struct{})
+		y.engine.do = func(ctx context.Context, job builder.Job, _ builder.Output) (string, error) {
+			started <- struct{}{}
+			if job.ID == "long_1" && job.Delivery == 1 {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			<-finish
+			return "sha256:4", nil
+		}
+		stop := y.work(nc, builder.Settings{Concurrency: 2, DrainTimeout: 300 * time.Millisecond}, 10*time.Second)
+		for _, id := range []string{"short_1", "long_1", "later_1"} {
+			y.room.add(id, time.Minute)
+			y.submit(id)
+		}
+		<-started
+		<-started
+		time.AfterFunc(100*time.Millisecond, func() { close(finish) })
+		stop()
+		if r := next(); r.GetBuildId() != "short_1" || !r.GetSucceeded() {
+			t.Errorf("got %v", r)
+		}
+		if n := y.room.deliveries("later_1"); n != 0 {
+			t.Error("a worker that stops took another job")
+		}
+		y.left(2)
+		y.work(nc, builder.Settings{}, 10*time.Second)
+		got := []string{next().GetBuildId(), next().GetBuildId()}
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"later_1", "long_1"}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestWorkerPresence(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.engine.set("it is broken")
+		got := make(chan *nats.Msg, 100)
+		if _, err := nc.ChanSubscribe("build.workers", got); err != nil {
+			t.Fatal(err)
+		}
+		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, time.Second)
+		wait := func(what string, is func(*buildv1.Presence) bool) {
+			t.Helper()
+			eventually(t, what, func() bool {
+				p := &buildv1.Presence{}
+				return proto.Unmarshal((<-got).Data, p) == nil && is(p)
+			})
+		}
+		wait("a problem", func(p *buildv1.Presence) bool {
+			return p.GetProblem() == "fake: it is broken" && p.GetWorker() == "w" && p.GetSlots() == 3 && p.GetSentAt() != nil
+		})
+		y.engine.set("", "arm64", "amd64")
+		wait("capabilities", func(p *buildv1.Presence) bool {
+			c := p.GetCapabilities()
+			return p.GetProblem() == "" && len(c) == 2 && c[0].GetArchitecture() == "amd64" && c[1].GetEngine() == "fake"
+		})
+		stop()
+		wait("a farewell", func(p *buildv1.Presence) bool { return p.GetSlots() == 0 && strings.Contains(p.GetProblem(), "stops") })
+	})
+}

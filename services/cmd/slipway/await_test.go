@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// sse writes Server-Sent Events.
+func sse(w http.ResponseWriter, from, to int, more string) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	_, _ = io.WriteString(w, "retry: 1\n\n: keep-alive\n\n")
+	for n := from; n <= to; n++ {
+		_, _ = fmt.Fprintf(w, "event: log\nid: %d\ndata: line %d\n\n", n, n)
+	}
+	_, _ = io.WriteString(w, more)
+	_ = http.NewResponseController(w).Flush()
+}
+
+const (
+	phase   = "event: phase\nid: 0\ndata: build\n\n"
+	success = "event: done\nid: 9\ndata: {\"succeeded\":true}\n\n"
+	failure = "event: done\nid: 9\ndata: {\"succeeded\":false,\"reason\":\"build\",\"message\":\"RUN ended with 1\"}\n\n"
+	done    = `{"id":"abc123","status":"DONE","succeeded":true,"buildId":"beef_1"}`
+)
+
+// builder is a server with builds; what answers for each path may be left out.
+type builder struct {
+	submit string
+	events func(n int, w http.ResponseWriter, r *http.Request) // call n for the events of any build
+	status func(n int) string
+
+	eventCalls, statusCalls atomic.Int32
+}
+
+func (b *builder) serve(t *testing.T) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			_, _ = io.WriteString(w, b.submit)
+		case strings.HasSuffix(r.URL.Path, "/events") && b.events != nil:
+			b.events(int(b.eventCalls.Add(1)), w, r)
+		case r.URL.Path == "/v1alpha2/container/abc123/status" && b.status != nil:
+			_, _ = io.WriteString(w, b.status(int(b.statusCalls.Add(1))))
+		default:
+			t.Errorf("called %s %s", r.Method, r.URL)
+			http.NotFound(w, r)
+		}
+	})
+}
+
+func isDone(int) string { return done }
+
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		b    *builder
+		out  string
+		errs string // with elapsed times cut out
+		code int
+	}{
+		{name: "built", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, 1, 2, success)
+		}}, out: builtName, errs: "line 1\nline 2\n"},
+		{name: "phases", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, 1, 0, phase+phase+"event: later\ndata: x\n\nevent: phase\ndata: push\n\n"+success)
+		}}, out: builtName, errs: "==> build (0s)\n==> push (0s)\n"},
+		{name: "there already", b: &builder{submit: strings.Replace(builtAnswer, `"mirror"`, `"succeeded":true,"mirror"`, 1)}, out: builtName},
+		{name: "failed", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, 1, 1, failure)
+		}}, errs: "line 1\nslipway: build beef_1 failed (build): RUN ended with 1\n", code: 1},
+		{name: "broken connections", b: &builder{submit: builtAnswer, status: isDone, events: func(n int, w http.ResponseWriter, r *http.Request) {
+			last := r.Header.Get("Last-Event-ID")
+			if want := map[int]string{1: "", 2: "2", 3: "2", 4: "4"}[n]; last != want {
+				sse(w, 1, 0, failure)
+				return
+			}
+			switch n {
+			case 1:
+				sse(w, 1, 2, "event: log\nid: 3\ndata: cut off")
+			case 2:
+				w.WriteHeader(http.StatusServiceUnavailable)
+			case 3:
+				sse(w, 3, 4, strings.Replace(phase, "id: 0", "id: 4", 1))
+				panic(http.ErrAbortHandler)
+			default:
+				sse(w, 5, 5, phase+success)
+			}
+		}}, out: builtName, errs: "line 1\nline 2\nline 3\nline 4\n==> build (0s)\nline 5\n"},
+		{name: "two platforms", b: &builder{submit: builtAnswer, status: func(n int) string {
+			return map[bool]string{true: `{"status":"BUILDING","buildId":"feed_1"}`, false: done}[n == 1]
+		}, events: func(_ int, w http.ResponseWriter, r *http.Request) {
+			sse(w, 1, 0, "event: log\nid: 1\ndata: "+r.URL.Path+"\n\n"+success)
+		}}, out: builtName, errs: "/v1alpha1/builds/beef_1/events\n/v1alpha1/builds/feed_1/events\n"},
+		{name: "the other platform failed", b: &builder{submit: builtAnswer, status: func(int) string {
+			return `{"status":"DONE","buildId":"feed_1","succeeded":false,"reason":"push"}`
+		}, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, 1, 0, success)
+		}}, errs: "slipway: build feed_1 failed (push)\n", code: 1},
+		{name: "a server without builds", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"message":"There is no such build"}`)
+		}}, errs: "slipway: There is no such build; the build goes on. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName, code: 1},
+		{name: "what would steer the terminal", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+			sse(w, 1, 0, "event: log\nid: 1\ndata: \x1b[1;32mgreen\x1b[0m\ta\x1b]0;title\x07\ndata: b\n\n"+success)
+		}}, out: builtName, errs: "green\ta\uFFFD]0;title\uFFFD\nb\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			url := c.b.serve(t)
+			got := slipway(t.Context(), nil, "conda", "jq", "--await", "--server", url)
+			if got.out != c.out || got.errs != c.errs || got.code != c.code {
+				t.Errorf("got %+v\nwant %q and %q", got, c.out, c.errs)
+			}
+		})
+	}
+}
+
+// TestAwaitIsInterrupted: the build goes on, and is easily found again.
+func TestAwaitIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	b := builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, r *http.Request) {
+		sse(w, 1, 1, "")
+		cancel()
+		<-r.Context().Done()
+	}}
+	got := slipway(ctx, nil, "conda", "jq", "--await", "--server", b.serve(t))
+	want := "slipway: interrupted; the build goes on. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName
+	if got.code != 1 || got.out != "" || !strings.HasSuffix(got.errs, want) {
+		t.Errorf("got %+v, want %q", got, want)
+	}
+}
+
+func TestFollowerGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		events func(w http.ResponseWriter, r *http.Request)
+		want   string
+	}{
+		"silence": {func(w http.ResponseWriter, r *http.Request) {
+			sse(w, 1, 1, "")
+			<-r.Context().Done()
+		}, "nothing was heard for 50ms"},
+		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was heard for 50ms"},
+		"breaks":                 {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "") }, "the connection ended before the build"},
+		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "event: done\ndata: x\n\n") }, "does not answer like a Slipway server"},
+		"refused":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base, err := url.Parse(serve(t, c.events))
+			must(t, err)
+			f := (&client{base: base}).follower("beef_1", func(event) error { return nil })
+			f.silence, f.patience = 50*time.Millisecond, time.Nanosecond
+			if _, err := f.run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	t.Run("nobody reads it", func(t *testing.T) {
+		t.Parallel()
+		base, err := url.Parse(serve(t, func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, success) }))
+		must(t, err)
+		f := (&client{base: base}).follower("beef_1", func(event) error { return os.ErrClosed })
+		if _, err := f.run(t.Context()); !errors.Is(err, os.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	for _, s := range []sight{
+		{
+			name: "so far", args: []string{"logs", "beef_1"},
+			ex: exchange{call: "GET /v1alpha1/builds/beef_1/logs", answer: "one\n\n\x1b[31mthree\n"}, out: "one\n\nthree\n",
+		}, {
+			name: "unknown", args: []string{"logs", "beef_1"},
+			ex:   exchange{call: "GET /v1alpha1/builds/beef_1/logs", status: 404, answer: `{"message":"There is no such build"}`},
+			errs: []string{"slipway: reading the log: There is no such build\n"}, code: 1,
+		}, {
+			name: "followed", args: []string{"logs", "beef_1", "-f"},
+			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/events", answer: phase + "event: log\ndata: one\n\n" + success},
+			out: "one\n",
+		}, {
+			name: "followed to a failure", args: []string{"logs", "beef_1", "-f"},
+			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/events", answer: "event: log\ndata: one\n\n" + failure},
+			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1\n"}, code: 1,
+		}, {
+			name: "a name instead of an id", args: []string{"logs", "h/wt/abc123/a:1"},
+			errs: []string{`"h/wt/abc123/a:1" is no build's id`}, code: 2,
+		},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
+func TestBuilds(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"SLIPWAY_TOKEN": "secret"}
+	for _, s := range []sight{
+		{
+			name: "a table", args: []string{"builds", "--max", "3", "--offset", "1"}, env: env,
+			ex: exchange{call: "GET /v1alpha1/builds?max=3&offset=1", auth: "Bearer secret", answer: `{"builds":[` +
+				`{"buildId":"beef_2","status":"PENDING","startTime":"2026-01-01T00:00:00Z","platform":"linux/amd64","targetImage":"r/b:1"},` +
+				`{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reason":"memory","duration":61.5,"platform":"linux/arm64","targetImage":"r/b:1"},` +
+				`{"buildId":"feed_1","status":"COMPLETED","succeeded":true,"duration":3,"later":1}],"totalSize":3}`},
+			out: `BUILD   STATUS           STARTED               DURATION  PLATFORM     IMAGE
+beef_2  PENDING          2026-01-01T00:00:00Z  -         linux/amd64  r/b:1
+beef_1  FAILED (memory)                        1m1.5s    linux/arm64  r/b:1
+feed_1  SUCCEEDED                              3s                     
+`,
+		}, {
+			name: "anonymous", args: []string{"builds"},
+			ex:   exchange{call: "GET /v1alpha1/builds", status: 401, answer: `{"message":"An access token is needed"}`},
+			errs: []string{"slipway: listing the builds: An access token is needed (an access token is read from SLIPWAY_TOKEN"}, code: 1,
+		}, {
+			name: "JSON", args: []string{"builds", "-o", "json"}, env: env,
+			ex: exchange{call: "GET /v1alpha1/builds", auth: "Bearer secret", answer: `{"totalSize":0}`}, out: "{\n  \"totalSize\": 0\n}\n",
+		},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
+// TestTerminal: the last line says how long, and is gone in the end.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	c := &console{w: &b, live: true, phases: true, start: time.Now()}
+	must(t, c.during(func() error {
+		return errors.Join(c.show(event{"log", "one"}), c.show(event{"phase", "push"}), c.show(event{"log", "two"}))
+	}))
+	const erase = "\r\x1b[K"
+	want := erase + "waiting for a worker 0s" + erase + "one\nwaiting for a worker 0s" + erase + "==> push (0s)\npush 0s" + erase + "two\npush 0s" + erase
+	if b.String() != want {
+		t.Errorf("got %q\nwant %q", b.String(), want)
+	}
+	null, err := os.Open(os.DevNull)
+	must(t, err)
+	defer null.Close()
+	if s := (settings{dumb: true}); s.console(null, false).live || isTerminal(&b) {
+		t.Error("a dumb terminal, or no terminal, got a last line")
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"image --platform":      "linux/amd64\nlinux/arm64\n:4\n",
+		"build -o":              "text\njson\n:4\n",
+		"conda --name-strategy": "none\ntagPrefix\nimageSuffix\n:4\n",
+		"conda -c":              "conda-forge\nbioconda\n:4\n",
+		"build --context":       ":16\n",
+		"build -f":              ":0\n",
+	} {
+		got := slipway(t.Context(), nil, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
+		if got.out != want {
+			t.Errorf("slipway %s: offered %q, want %q", args, got.out, want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+func buildsCommand(s *settings) *cobra.Command {
+	var most, offset int
+	cmd := &cobra.Command{
+		Use:               "builds",
+		Short:             "Show your builds, newest first",
+		Long:              "Show your builds, newest first. An access token says who you are.",
+		Example:           "  slipway builds --max 50\n  slipway builds -o json",
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
+	cmd.Flags().IntVar(&offset, "offset", 0, "How many of the newest to leave out.")
+	complete(cmd, "max")
+	complete(cmd, "offset")
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		query := url.Values{}
+		if most != 0 {
+			query.Set("max", strconv.Itoa(most))
+		}
+		if offset != 0 {
+			query.Set("offset", strconv.Itoa(offset))
+		}
+		var res buildv1.ListBuildsResponse
+		raw, err := s.do(cmd.Context(), call{method: http.MethodGet, path: "/v1alpha1/builds", query: query, signed: true}, &res)
+		if err != nil {
+			return fmt.Errorf("listing the builds: %w", err)
+		}
+		return output.print(cmd.OutOrStdout(), raw, buildsTable(&res))
+	}
+	return cmd
+}
+
+func buildsTable(r *buildv1.ListBuildsResponse) table {
+	t := table{{"BUILD", "STATUS", "STARTED", "DURATION", "PLATFORM", "IMAGE"}}
+	for _, b := range r.GetBuilds() {
+		t = append(t, []string{b.GetBuildId(), verdict(b), moment(b.GetStartTime()), seconds(b.Duration), b.GetPlatform(), b.GetTargetImage()})
+	}
+	return t
+}
+
+// verdict is a build's status in a word or two.
+func verdict(b *buildv1.Build) string {
+	switch {
+	case b.Succeeded == nil:
+		return b.GetStatus()
+	case b.GetSucceeded():
+		return "SUCCEEDED"
+	case b.GetReason() == "":
+		return "FAILED"
+	}
+	return "FAILED (" + b.GetReason() + ")"
+}
+
+// seconds shows a length of time; "-" for none.
+func seconds(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return time.Duration(*s * float64(time.Second)).Round(time.Millisecond).String()
+}

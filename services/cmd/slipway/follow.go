@@ -1,0 +1,173 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// ending is how a build ended.
+type ending struct {
+	Succeeded bool   `json:"succeeded"`
+	Reason    string `json:"reason"`
+	Message   string `json:"message"`
+}
+
+// fault is nil for a build that made its image.
+func (e *ending) fault(id string) error {
+	if e.Succeeded {
+		return nil
+	}
+	text := "build " + id + " failed"
+	if e.Reason != "" {
+		text += " (" + e.Reason + ")"
+	}
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return errors.New(printable(text))
+}
+
+// follower reads a build's events, across broken connections.
+type follower struct {
+	c    *client
+	id   string
+	show func(event) error
+
+	silence  time.Duration // until a connection that says nothing is taken for dead
+	patience time.Duration // with a server that cannot be reached
+
+	last  string        // id of the last event
+	retry time.Duration // the server's hint
+	heard time.Time     // when the server was there last; zero when never
+}
+
+func (c *client) follower(id string, show func(event) error) *follower {
+	return &follower{c: c, id: id, show: show, silence: 45 * time.Second, patience: 2 * time.Minute}
+}
+
+// errLost is a connection that is worth another try.
+type errLost struct{ error }
+
+func (e errLost) Unwrap() error { return e.error }
+
+// run passes each event on once, until the build has ended.
+func (f *follower) run(ctx context.Context) (*ending, error) {
+	for {
+		end, err := f.connect(ctx)
+		if err == nil {
+			return end, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("interrupted: %w", ctx.Err())
+		}
+		if _, lost := errors.AsType[errLost](err); !lost || f.heard.IsZero() || time.Since(f.heard) > f.patience {
+			return nil, err
+		}
+		select {
+		case <-time.After(cmp.Or(f.retry, time.Second)):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// connect reads events for as long as the connection holds.
+func (f *follower) connect(ctx context.Context) (*ending, error) {
+	header := http.Header{"Accept": {"text/event-stream"}}
+	if f.last != "" {
+		header.Set("Last-Event-ID", f.last)
+	}
+	body, err := f.c.open(ctx, call{method: http.MethodGet, path: "/v1alpha1/builds/" + f.id + "/events"}, header, f.silence)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	for s := newStream(body); ; {
+		e, err := s.next()
+		f.heard, f.last, f.retry = time.Now(), cmp.Or(s.last, f.last), cmp.Or(s.retry, f.retry)
+		if errors.Is(err, io.EOF) {
+			err = errors.New("the connection ended before the build")
+		}
+		if err != nil {
+			return nil, errLost{f.c.unanswered(err)}
+		}
+		if e.name == "done" {
+			var end ending
+			if err := json.Unmarshal([]byte(e.data), &end); err != nil {
+				return nil, fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", f.c.base.Redacted(), err)
+			}
+			return &end, nil
+		}
+		if err := f.show(e); err != nil {
+			return nil, fmt.Errorf("printing the log: %w", err)
+		}
+	}
+}
+
+// open makes a call whose answer may take any time, but not stay silent. The
+// caller closes the answer.
+func (c *client) open(ctx context.Context, what call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &answer{cancel: cancel, silence: silence}
+	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was heard for %s", silence)) })
+	req, err := c.request(ctx, what)
+	if err != nil {
+		a.stop()
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	web := http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect}
+	res, err := web.Do(req)
+	if err != nil {
+		a.stop()
+		return nil, errLost{c.unanswered(err)}
+	}
+	a.body = res.Body
+	if res.StatusCode == http.StatusOK {
+		return a, nil
+	}
+	defer res.Body.Close()
+	defer a.stop()
+	raw, err := io.ReadAll(io.LimitReader(a, maxAnswer))
+	if err != nil {
+		return nil, errLost{c.unanswered(err)}
+	}
+	err = refusal(res, raw)
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode > http.StatusNotImplemented {
+		err = errLost{err}
+	}
+	return nil, err
+}
+
+// answer is a body that is given up when it is silent.
+type answer struct {
+	body    io.ReadCloser
+	timer   *time.Timer
+	silence time.Duration
+	cancel  context.CancelCauseFunc
+}
+
+// Read reads on.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	a.timer.Reset(a.silence)
+	return n, err
+}
+
+// Close ends the call.
+func (a *answer) Close() error {
+	a.stop()
+	return a.body.Close()
+}
+
+func (a *answer) stop() {
+	a.timer.Stop()
+	a.cancel(nil)
+}

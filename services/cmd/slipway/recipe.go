@@ -1,0 +1,96 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// recipeFlags say where a built image goes, and whether to wait for it.
+type recipeFlags struct {
+	imageFlags
+	buildRepo, cacheRepo, freeze string
+	names                        string
+	dryRun, await                bool
+}
+
+func (f *recipeFlags) add(cmd *cobra.Command) {
+	f.imageFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
+	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")
+	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to keep layers in for later builds.")
+	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, and print its name there.")
+	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
+	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
+	complete(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
+	for _, name := range []string{"build-repo", "cache-repo", "freeze"} {
+		complete(cmd, name)
+	}
+}
+
+// run asks for the image, waits for it if told to, and prints its name.
+func (f *recipeFlags) run(cmd *cobra.Command, s *settings, req *containerv1.ContainerRequest) error {
+	ctx := cmd.Context()
+	c, err := s.client()
+	if err != nil {
+		return err
+	}
+	if err := f.target(req); err != nil {
+		return err
+	}
+	if err := f.fill(ctx, c, req); err != nil {
+		return err
+	}
+	raw, res, err := c.submit(ctx, req)
+	if err != nil {
+		return fmt.Errorf("requesting the build: %w", err)
+	}
+	if f.await && !res.GetSucceeded() {
+		show := s.console(cmd.ErrOrStderr(), true)
+		if err := show.during(func() error { return c.await(ctx, res, show) }); err != nil {
+			return err
+		}
+	}
+	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
+}
+
+func (f *recipeFlags) target(req *containerv1.ContainerRequest) error {
+	req.BuildRepository, req.CacheRepository, req.NameStrategy, req.DryRun = f.buildRepo, f.cacheRepo, f.names, f.dryRun
+	if f.dryRun && f.await {
+		return usagef("--dry-run builds nothing that --await could wait for")
+	}
+	if f.freeze == "" {
+		return nil
+	}
+	if f.buildRepo != "" && f.buildRepo != f.freeze {
+		return usagef("--freeze and --build-repo name two repositories; --freeze alone is enough")
+	}
+	req.BuildRepository, req.Freeze = f.freeze, true
+	return nil
+}
+
+// encoded reads a file, "-" for standard input, as the contract wants it.
+func encoded(cmd *cobra.Command, name string) (string, error) {
+	var raw []byte
+	var err error
+	if name == "-" {
+		raw, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		raw, err = os.ReadFile(name)
+	}
+	if err == nil && len(raw) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return base64.StdEncoding.EncodeToString(raw), nil
+}

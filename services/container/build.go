@@ -1,0 +1,169 @@
+package container
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
+)
+
+// submitRecipe has the image built, unless it is there or under way.
+func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.Identity, data contents) (answer, error) {
+	job, err := s.job(ctx, c, who)
+	if err != nil {
+		return answer{}, err
+	}
+	job.Recipe.ContextData = data.context
+	plan := s.buildPlan(c, who, job.GetTarget())
+	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
+		return answer{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
+	}
+	// A worker may ask for the layers as soon as the build is there.
+	if err := s.keepLayers(ctx, data.layers, plan.GetExpiration().AsTime()); err != nil {
+		return answer{}, err
+	}
+	resp, err := s.deps.Build.SubmitBuild(ctx, job)
+	if err != nil {
+		return answer{}, err
+	}
+	out := answer{plan: plan, build: resp}
+	plan.BuildId, plan.Built = resp.GetBuildId(), resp.GetSucceeded()
+	if strings.HasSuffix(plan.GetBuildId(), "_0") {
+		return out, nil // a dry run of what nobody builds: there is nothing to pull
+	}
+	return out, s.keep(ctx, c.raw, plan)
+}
+
+// job is what the build room is asked for. Rule 10 is applied on the way.
+func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
+	p, err := s.place(ctx, c, caller.Of(who))
+	if err != nil {
+		return nil, err
+	}
+	recipe := c.recipe.message(c)
+	digest := contentDigest(recipe, p.registry, p.repository, p.scope)
+	job := &buildv1.SubmitBuildRequest{
+		ContentId: digest[:16], ContentDigest: digest,
+		Recipe: recipe, Scope: p.scope, Identity: who, DryRun: c.raw.GetDryRun(),
+	}
+	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), job.ContentId)
+	job.Target = &buildv1.Target{
+		Registry: p.registry, Repository: p.repository + path, Tag: tag, CacheRepository: c.raw.GetCacheRepository(),
+	}
+	if !p.own && s.deps.owns(p.registry, job.Target.Repository) {
+		return nil, fault.Invalid.Newf("buildRepository: the image's name would belong to this service; use another nameStrategy")
+	}
+	if p.scope != "" {
+		job.Registries = hosts(c.recipe.images)
+	}
+	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
+		job.ClientIp = ip.String()
+	}
+	return job, nil
+}
+
+// place is where a built image goes, and who may have it.
+type place struct {
+	registry, repository string
+	// scope is "" for everybody.
+	scope string
+	// own says that it is the service's own repository.
+	own bool
+}
+
+// place looks at every image that the recipe names (rule 10). What is built from
+// public ones alone is shared; anything else belongs to its caller, and so does
+// what is pushed to a user's own repository.
+func (s *Service) place(ctx context.Context, c checked, who caller.ID) (place, error) {
+	public, err := s.readable(ctx, who, c.recipe)
+	if err != nil {
+		return place{}, err
+	}
+	if repo := c.raw.GetBuildRepository(); repo != "" {
+		registry, path, err := oci.ParseRepository(repo)
+		return place{registry: registry, repository: path, scope: scopeOf(who)}, err
+	}
+	p := place{registry: s.deps.Builds.Registry, repository: s.deps.Builds.Repository, own: true}
+	if !public {
+		p.scope = scopeOf(who)
+		p.repository += "/" + p.scope
+	}
+	return p, nil
+}
+
+// readable answers whether all images of a recipe are public; fault.Invalid when
+// there is one that the caller cannot read.
+func (s *Service) readable(ctx context.Context, who caller.ID, r *recipe) (public bool, err error) {
+	public = true
+	for _, image := range r.images {
+		if s.deps.owns(image.Registry, image.Repository) {
+			return false, missing(r.field, image, nil)
+		}
+		open, err := s.sources.isPublic(ctx, r.field, image)
+		if err == nil && !open {
+			public = false
+			_, _, err = s.sources.resolve(ctx, who, r.field, image)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return public, nil
+}
+
+func hosts(images []oci.Reference) []string {
+	var out []string
+	for _, image := range images {
+		if !slices.Contains(out, image.Registry) {
+			out = append(out, image.Registry)
+		}
+	}
+	return out
+}
+
+// message is the recipe as workers get it; without the context's bytes.
+func (r *recipe) message(c checked) *buildv1.Recipe {
+	out := &buildv1.Recipe{
+		ContainerFile: r.containerFile, Files: r.files, Platform: c.platform.String(),
+		Format: "oci", Engine: "buildkit", CondaFile: r.condaFile,
+	}
+	if l := c.raw.GetBuildContext(); l.GetLocation() != "" {
+		out.Context = bareLayer(l)
+	}
+	if c.raw.GetFreeze() {
+		out.Config = bare(c.raw.GetContainerConfig())
+	}
+	return out
+}
+
+// buildPlan says what the registry will serve. What is baked into a frozen image
+// is not added again.
+func (s *Service) buildPlan(c checked, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
+	plan := &containerv1.Plan{
+		Token: newToken(),
+		Source: &containerv1.Source{
+			Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag(),
+		},
+		Name:       t.GetRepository(),
+		Reference:  t.GetTag(),
+		Platform:   c.platform.String(),
+		Identity:   who,
+		Expiration: s.expiration(),
+		Frozen:     c.raw.GetFreeze(),
+	}
+	if s.deps.owns(t.GetRegistry(), t.GetRepository()) {
+		plan.Name = strings.TrimPrefix(plan.Name, "store/")
+	}
+	if !plan.Frozen {
+		plan.Config = bare(c.raw.GetContainerConfig())
+	}
+	return plan
+}

@@ -1,0 +1,150 @@
+package container
+
+import (
+	"slices"
+	"strings"
+)
+
+// The strategies of contract/container-service.md §3, Naming.
+const (
+	nameNone        = "none"
+	nameTagPrefix   = "tagPrefix"
+	nameImageSuffix = "imageSuffix"
+)
+
+// maxPrefix is how long the readable part of a name may be, in characters.
+const maxPrefix = 80
+
+// pkg is an item of an environment, as names show it.
+type pkg struct{ name, version string }
+
+func (p pkg) String() string {
+	if p.version == "" {
+		return p.name
+	}
+	return p.name + "-" + p.version
+}
+
+// imageName says where in a repository an image is put: with what path behind the
+// repository ("" for none, else with its slash), and which tag.
+func (e environment) imageName(strategy, id string) (path, tag string) {
+	pkgs := e.packages()
+	switch {
+	case strategy == nameNone || len(pkgs) == 0:
+		return "", id
+	case strategy == nameImageSuffix:
+		name := pathComponent(join(pkgs, func(p pkg) string { return p.name }))
+		if name == "" {
+			return "", id
+		}
+		if v := commonVersion(pkgs); v != "" {
+			return "/" + name, v + "--" + id
+		}
+		return "/" + name, id
+	}
+	prefix := join(pkgs, pkg.String)
+	if prefix == "" {
+		return "", id
+	}
+	return "", prefix + "--" + id
+}
+
+// packages are the items that names are made of. A name that the environment
+// gives itself stands for all of them.
+func (e environment) packages() []pkg {
+	if name := letters(strings.ToLower(e.name)); name != "" {
+		return []pkg{{name: name}}
+	}
+	var pkgs []pkg
+	for _, item := range e.items {
+		p, ok := readPackage(item)
+		if ok && !slices.Contains(pkgs, p) {
+			pkgs = append(pkgs, p)
+		}
+	}
+	return pkgs
+}
+
+// readPackage takes an item apart: `channel::` is dropped, `=`, `<` and `>` part
+// name, version and the rest. Not ok for URLs and what has no name.
+func readPackage(item string) (pkg, bool) {
+	if strings.Contains(item, "://") {
+		return pkg{}, false
+	}
+	if _, after, ok := strings.Cut(item, "::"); ok {
+		item = after
+	}
+	item, _, _ = strings.Cut(item, "[")
+	pieces := strings.FieldsFunc(item, func(r rune) bool { return strings.ContainsRune("=<>", r) })
+	if len(pieces) == 0 {
+		return pkg{}, false
+	}
+	p := pkg{name: letters(strings.ToLower(pieces[0]))}
+	if len(pieces) > 1 {
+		p.version = letters(pieces[1])
+	}
+	return p, p.name != ""
+}
+
+// letters drops what cannot stand in a tag, and punctuation at both ends.
+func letters(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(wordLetters, r) {
+			return r
+		}
+		return -1
+	}, s)
+	return strings.Trim(s, "_.-")
+}
+
+// commonVersion is the one that all items have; "" when they do not.
+func commonVersion(pkgs []pkg) string {
+	for _, p := range pkgs {
+		if p.version != pkgs[0].version {
+			return ""
+		}
+	}
+	return pkgs[0].version[:min(len(pkgs[0].version), maxPrefix)]
+}
+
+// join puts the texts of the items together, each once. Many are pruned to the
+// first four; what is too long is cut behind a whole piece.
+func join(pkgs []pkg, text func(pkg) string) string {
+	var pieces []string
+	for _, p := range pkgs {
+		if s := text(p); !slices.Contains(pieces, s) {
+			pieces = append(pieces, s)
+		}
+	}
+	if len(pieces) > 5 {
+		pieces = append(pieces[:4:4], "pruned")
+	}
+	out := pieces[0][:min(len(pieces[0]), maxPrefix)]
+	for _, s := range pieces[1:] {
+		if len(out)+1+len(s) > maxPrefix {
+			break
+		}
+		out += "_" + s
+	}
+	return strings.Trim(out, "_.-")
+}
+
+// pathComponent makes a part of a repository's path: between letters and digits
+// it may hold dashes, one dot, or one or two underscores, and nothing mixed.
+func pathComponent(s string) string {
+	var out strings.Builder
+	for s != "" {
+		n := len(s) - len(strings.TrimLeft(s, "_.-"))
+		switch sep := s[:n]; {
+		case sep == "", sep == ".", sep == "_", sep == "__", strings.Trim(sep, "-") == "":
+			out.WriteString(sep)
+		default:
+			out.WriteByte('_')
+		}
+		s = s[n:]
+		n = len(s) - len(strings.TrimLeft(s, "abcdefghijklmnopqrstuvwxyz0123456789"))
+		out.WriteString(s[:n])
+		s = s[n:]
+	}
+	return out.String()
+}

@@ -1,0 +1,101 @@
+package container
+
+import (
+	"encoding/base64"
+	"strings"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// recipe is what a request wants built, checked as far as that needs nobody else.
+type recipe struct {
+	// field is where the images come from, for messages.
+	field string
+	// containerFile is the whole Dockerfile.
+	containerFile string
+	files         []*buildv1.File
+	// condaFile is the environment as the user sees it; "" for none.
+	condaFile string
+	// images are those that a build reads.
+	images []oci.Reference
+	// names is what the image is named after; the zero value is nothing.
+	names environment
+	// lockURL is the address of a lock; "" for none.
+	lockURL string
+}
+
+// readRecipe reads the recipe of a request; nil when it has none.
+func readRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error) {
+	if !isRecipe(r) {
+		return nil, nil
+	}
+	if r.GetContainerFile() == "" {
+		return condaRecipe(r, p)
+	}
+	out := &recipe{field: "containerFile", containerFile: decoded(r.GetContainerFile()), condaFile: decoded(r.GetCondaFile())}
+	if out.condaFile != "" {
+		out.files = []*buildv1.File{{Path: "conda.yml", Content: []byte(out.condaFile)}}
+	}
+	return out, out.readImages(p)
+}
+
+func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error) {
+	c, err := readConda(r)
+	if err != nil {
+		return nil, err
+	}
+	out := &recipe{
+		field: "packages.condaOpts", containerFile: c.dockerfile(), files: c.files(),
+		condaFile: c.environment.text, names: c.environment, lockURL: c.lockURL,
+	}
+	return out, out.readImages(p)
+}
+
+func (r *recipe) readImages(p oci.Platform) (err error) {
+	r.images, err = imagesOf(r.containerFile, p)
+	return named(r.field, err)
+}
+
+// decoded is the text behind base64 that has been checked.
+func decoded(s string) string {
+	raw, err := base64.StdEncoding.DecodeString(s)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// checkRecipe looks at the form of what is to be built.
+func checkRecipe(r *containerv1.ContainerRequest) error {
+	p := r.GetPackages()
+	if !isEmptyPackages(p) {
+		switch p.GetType() {
+		case "CONDA":
+		case "CRAN":
+			return fault.Invalid.Newf("packages.type CRAN is not supported yet; use CONDA")
+		default:
+			return fault.Invalid.Newf("packages.type must be CONDA, not %q", clip(p.GetType()))
+		}
+		if (p.GetEnvironment() == "") == (len(p.GetEntries()) == 0) {
+			return fault.Invalid.Newf("packages needs either environment or entries")
+		}
+	}
+	for _, f := range []struct{ name, value string }{
+		{"containerFile", r.GetContainerFile()},
+		{"condaFile", r.GetCondaFile()},
+		{"packages.environment", p.GetEnvironment()},
+	} {
+		raw, err := base64.StdEncoding.DecodeString(f.value)
+		if err != nil || base64.StdEncoding.EncodeToString(raw) != f.value {
+			return fault.Invalid.New(f.name+" must be base64 (standard alphabet, padded, without line breaks)", err)
+		}
+		if f.name == "containerFile" && r.GetFormat() == "sif" && strings.HasPrefix(string(raw), "Bootstrap:") {
+			return fault.Invalid.Newf("containerFile is a Singularity definition, which is not supported; give a Dockerfile")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// await waits for the build that makes a grant's image. All pulls of one image in
+// this process wait in one call. Fault: unavailable when it takes too long,
+// MANIFEST_UNKNOWN when there will be no image.
+func (s *Registry) await(ctx context.Context, g *grant) error {
+	if g.build == "" || g.built.Load() {
+		return nil
+	}
+	if s.deps.Builds == nil {
+		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", g.name)
+	}
+	got, err := s.builds.Do(ctx, g.build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
+		return s.awaitBuild(ctx, g.build)
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for build %s: %w", g.build, err)
+	}
+	switch got.GetState() {
+	case buildv1.BuildState_BUILD_STATE_SUCCEEDED:
+		g.built.Store(true)
+		return nil
+	case buildv1.BuildState_BUILD_STATE_FAILED:
+		return unknownManifest(fmt.Sprintf("The build %s failed (%s): %s. Its log: %s/v1alpha1/builds/%s/logs",
+			g.build, got.GetReason(), got.GetMessage(), s.deps.PublicURL, g.build))
+	default:
+		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", g.build).After(5 * time.Second)
+	}
+}
+
+// awaitBuild is one long call; when its connection ends, the next.
+func (s *Registry) awaitBuild(ctx context.Context, id string) (*buildv1.AwaitBuildResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.deps.PullWait+time.Second)
+	defer cancel()
+	for {
+		got, err := s.deps.Builds.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: id})
+		if !errors.Is(err, fault.Unavailable) {
+			return got, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(time.Second):
+		}
+	}
+}
