@@ -28,7 +28,7 @@ func (a *App) buildBuild() error {
 	}
 	s, err := build.New(build.Deps{
 		DB: a.db, Bus: a.nats, Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
-		Upstream: a.net.client, Keychain: keys, Limiter: a.limiter(), Metrics: a.reg,
+		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(), Metrics: a.reg,
 		Log: a.log.With("room", "build"), Now: time.Now,
 		Settings: build.Settings{
 			PlatformEndpoints: a.platformEndpoints(),

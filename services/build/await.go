@@ -96,6 +96,9 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil
 	}
+	if isIndex(r.request) {
+		return s.standingOfParts(ctx, r, out)
+	}
 	recipe := r.request.GetRecipe()
 	before, err := s.store.count(ctx, `
 		state = 'PENDING' AND started_at = 0 AND engine = $1 AND architecture = $2 AND created_at < $3`,
@@ -104,6 +107,21 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 		return nil, s.deps.DB.Fault("counting the queue", err)
 	}
 	out.Position = before + 1
+	return out, nil
+}
+
+// standingOfParts is how an index stands that waits for its parts: it runs once
+// one of them does.
+func (s *Service) standingOfParts(ctx context.Context, r record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
+	for _, id := range r.request.GetPartIds() {
+		part, err := s.store.get(ctx, id)
+		if err != nil {
+			return nil, s.deps.DB.Fault("reading the part of an index", err)
+		}
+		if !part.started.IsZero() {
+			out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(part.started)
+		}
+	}
 	return out, nil
 }
 

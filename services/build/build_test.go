@@ -83,6 +83,7 @@ func (p *place) replica(t *testing.T, limit int) replica {
 	s, err := build.New(build.Deps{
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
+		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
 		Keychain: caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"}),
 		Limiter:  ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{

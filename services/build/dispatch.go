@@ -22,7 +22,8 @@ const ahead = 2
 // in turn between their owners. Two replicas may publish the same job; the
 // message id makes it one.
 func (s *Service) dispatch(ctx context.Context) {
-	waiting, err := s.store.list(ctx, `state = 'PENDING' AND published_at = 0 ORDER BY created_at, id LIMIT 2000`)
+	s.closeIndexes(ctx)
+	waiting, err := s.store.list(ctx, `state = 'PENDING' AND published_at = 0 AND engine <> $1 ORDER BY created_at, id LIMIT 2000`, engineIndex)
 	if err != nil {
 		s.troubled(ctx, "The queue cannot be read", err)
 		return

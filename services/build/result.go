@@ -21,6 +21,7 @@ const (
 	reasonTimeout   = "timeout"
 	reasonCancelled = "cancelled"
 	reasonInternal  = "internal"
+	reasonPush      = "push"
 )
 
 // consumeResults takes what workers report, until ctx ends. All replicas share
@@ -116,7 +117,8 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 // takeBack queues a build again that a worker could not end before it stopped:
 // that counts as no delivery.
 func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) error {
-	if !rec.isPending() || rec.delivery != int64(r.GetDelivery()) {
+	// The worker may have stopped before it asked about the job.
+	if !rec.isPending() || rec.delivery > int64(r.GetDelivery()) {
 		return nil
 	}
 	if err := s.store.unpublish(ctx, rec.id); err != nil {

@@ -1,6 +1,7 @@
 // Package build owns builds: it decides whether an image has to be made, queues
-// the work fairly, and tells how it goes. It never makes an image itself: workers
-// take jobs from the bus and ask this room for the rest (WorkService). The truth
+// the work fairly, and tells how it goes. It never makes an image itself, but for
+// the index over two of them: workers take jobs from the bus and ask this room
+// for the rest (WorkService). The truth
 // is the tables build_*; a job in flight and a log that is being written are on
 // the bus (streams BUILD_JOBS, BUILD_EVENTS, BUILD_LOGS, which this room makes).
 package build
@@ -44,6 +45,7 @@ type Deps struct {
 	Bus      *nats.Conn
 	Platform platformv1.PlatformServiceClient
 	Upstream *upstream.Client
+	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
 	Metrics  prometheus.Registerer

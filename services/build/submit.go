@@ -57,6 +57,12 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return fault.Invalid.Newf("The content's digest is malformed")
 	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
 		return fault.Invalid.Newf("The build has no target")
+	case isIndex(req) && len(req.GetParts()) > 0:
+		for _, part := range req.GetParts() {
+			if isIndex(part) || part.GetTarget().GetRepository() != t.GetRepository() || part.GetTarget().GetRegistry() != t.GetRegistry() {
+				return fault.Invalid.Newf("The parts of an index are images of one repository")
+			}
+		}
 	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
 		return fault.Invalid.Newf("The recipe has no engine or no platform")
 	}
@@ -87,6 +93,8 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 		return nil, s.deps.DB.Fault("looking for a build under way", err)
 	case req.GetDryRun():
 		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
+	case isIndex(req):
+		return s.admitIndex(ctx, req)
 	}
 	return s.admit(ctx, req)
 }

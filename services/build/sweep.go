@@ -41,7 +41,7 @@ func (s *Service) sweep(ctx context.Context) {
 
 // giveUpWaiting ends builds that no worker will take.
 func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
-	waiting, err := s.store.list(ctx, `state = 'PENDING' AND started_at = 0 AND created_at < $1`, sqldb.Micros(now.Add(-absence)))
+	waiting, err := s.store.list(ctx, `state = 'PENDING' AND started_at = 0 AND engine <> $1 AND created_at < $2`, engineIndex, sqldb.Micros(now.Add(-absence)))
 	for _, r := range waiting {
 		c := capabilityOf(r)
 		if lacking := s.workers.able(c.engine, c.architecture); lacking != nil {

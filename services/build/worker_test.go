@@ -36,7 +36,9 @@ func newWorker(t *testing.T, bus *nats.Conn, slots int32) *worker {
 func (w *worker) appear(t *testing.T, slots int32) {
 	t.Helper()
 	raw, err := proto.Marshal(&buildv1.Presence{
-		Worker: "test", Slots: slots, Capabilities: []*buildv1.Capability{{Engine: "buildkit", Architecture: "amd64"}},
+		Worker: "test", Slots: slots, Capabilities: []*buildv1.Capability{
+			{Engine: "buildkit", Architecture: "amd64"}, {Engine: "buildkit", Architecture: "arm64"},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ func (w *worker) setUp(t *testing.T) {
 		}
 		var err error
 		w.jobs, err = w.js.CreateOrUpdateConsumer(ctx, "BUILD_JOBS", jetstream.ConsumerConfig{
-			Durable: "buildkit-amd64", FilterSubject: "build.jobs.buildkit.amd64.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
+			Durable: "buildkit-amd64", FilterSubject: "build.jobs.buildkit.*.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
 		})
 		return err
 	})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -17,11 +19,14 @@ import (
 
 // submitRecipe has the image built, unless it is there or under way.
 func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.Identity, data contents) (answer, error) {
-	job, err := s.job(ctx, c, who)
+	p, err := s.place(ctx, c, caller.Of(who))
 	if err != nil {
 		return answer{}, err
 	}
-	job.Recipe.ContextData = data.context
+	job, err := s.whole(ctx, c, who, p, data.context)
+	if err != nil {
+		return answer{}, err
+	}
 	plan := s.buildPlan(c, who, job.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return answer{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
@@ -42,12 +47,49 @@ func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.I
 	return out, s.keep(ctx, c.raw, plan)
 }
 
-// job is what the build room is asked for. Rule 10 is applied on the way.
-func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
-	p, err := s.place(ctx, c, caller.Of(who))
-	if err != nil {
-		return nil, err
+// whole is what the build room is asked for: one build, or one for each of two
+// platforms and an index over them.
+func (s *Service) whole(ctx context.Context, c checked, who *platformv1.Identity, p place, context []byte) (*buildv1.SubmitBuildRequest, error) {
+	if c.parts == nil {
+		job, err := s.job(ctx, c, who, p)
+		if err == nil {
+			job.Recipe.ContextData = context
+		}
+		return job, err
 	}
+	var parts []*buildv1.SubmitBuildRequest
+	for _, part := range c.parts {
+		job, err := s.job(ctx, part, who, p)
+		if err != nil {
+			return nil, err
+		}
+		job.Recipe.ContextData = context
+		parts = append(parts, job)
+	}
+	out := proto.CloneOf(parts[0])
+	out.ContentDigest = indexDigest(parts)
+	out.ContentId = out.GetContentDigest()[:16]
+	out.Recipe = &buildv1.Recipe{Engine: "index", Format: "oci", Platform: c.platforms(), ContainerFile: c.recipe.containerFile, CondaFile: c.recipe.condaFile}
+	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), out.GetContentId())
+	out.Target.Repository, out.Target.Tag = p.repository+path, tag
+	out.Parts = parts
+	return out, nil
+}
+
+// platforms are those that were asked for, with commas.
+func (c checked) platforms() string {
+	if c.parts == nil {
+		return c.platform.String()
+	}
+	var all []oci.Platform
+	for _, p := range c.parts {
+		all = append(all, p.platform)
+	}
+	return oci.Platforms(all)
+}
+
+// job asks for one build.
+func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity, p place) (*buildv1.SubmitBuildRequest, error) {
 	recipe := c.recipe.message(c)
 	digest := contentDigest(recipe, p.registry, p.repository, p.scope)
 	job := &buildv1.SubmitBuildRequest{
@@ -84,6 +126,13 @@ type place struct {
 // what is pushed to a user's own repository.
 func (s *Service) place(ctx context.Context, c checked, who caller.ID) (place, error) {
 	public, err := s.readable(ctx, who, c.recipe)
+	for _, part := range c.parts {
+		also := false
+		if err == nil {
+			also, err = s.readable(ctx, who, part.recipe)
+		}
+		public = public && also
+	}
 	if err != nil {
 		return place{}, err
 	}
@@ -154,7 +203,7 @@ func (s *Service) buildPlan(c checked, who *platformv1.Identity, t *buildv1.Targ
 		},
 		Name:       t.GetRepository(),
 		Reference:  t.GetTag(),
-		Platform:   c.platform.String(),
+		Platform:   c.platforms(),
 		Identity:   who,
 		Expiration: s.expiration(),
 		Frozen:     c.raw.GetFreeze(),

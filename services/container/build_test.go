@@ -525,7 +525,6 @@ func TestRefusals(t *testing.T) {
 		kind   fault.Kind
 		text   string
 	}{
-		"two platforms": {func(r *containerv1.ContainerRequest) { r.ContainerPlatform = "amd64,arm64" }, fault.Unsupported, "one platform"},
 		"Singularity": {func(r *containerv1.ContainerRequest) {
 			r.Format, r.Freeze, r.BuildRepository = "sif", true, "q.example/x"
 		}, fault.Unsupported, "Singularity"},

@@ -36,6 +36,16 @@ func contentDigest(r *buildv1.Recipe, registry, repository, scope string) string
 	return hex.EncodeToString(w.Sum(nil))
 }
 
+// indexDigest is the SHA-256, in hex, over what decides an index over builds.
+func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
+	w := digester{sha256.New()}
+	w.text("slipway index", templateVersion)
+	for _, p := range parts {
+		w.text(p.GetContentDigest())
+	}
+	return hex.EncodeToString(w.Sum(nil))
+}
+
 // scopeOf stands for an identity in the names of repositories: 16 hex digits.
 func scopeOf(id caller.ID) string {
 	w := digester{sha256.New()}

@@ -29,7 +29,9 @@ type checked struct {
 	image    oci.Reference // zero for a recipe
 	recipe   *recipe       // nil for an image
 	platform oci.Platform
-	claim    caller.Claim
+	// parts are one request for each of two platforms; nil for one platform.
+	parts []checked
+	claim caller.Claim
 }
 
 // isRecipe says whether something has to be built.
@@ -82,8 +84,27 @@ func (rs rules) check(r *containerv1.ContainerRequest) (checked, error) {
 	if err := checkFreeze(r); err != nil {
 		return c, err
 	}
-	c.recipe, err = readRecipe(r, c.platform)
-	return c, err
+	if c.recipe, err = readRecipe(r, c.platform); err != nil {
+		return c, err
+	}
+	return c, c.divide()
+}
+
+// divide makes two of a request for two platforms.
+func (c *checked) divide() error {
+	all, err := oci.ParsePlatforms(c.raw.GetContainerPlatform())
+	if err != nil || len(all) < 2 {
+		return err
+	}
+	for _, p := range all {
+		part := *c
+		part.platform = p
+		if part.recipe, err = readRecipe(c.raw, p); err != nil {
+			return err
+		}
+		c.parts = append(c.parts, part)
+	}
+	return nil
 }
 
 // checkValues is rule 1: values of closed sets, and texts with a form.

@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -113,8 +112,6 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 		return fault.Unsupported.Newf("This service does not freeze existing images: leave freeze out, and pull the name that is answered")
 	case r.GetFormat() == "sif":
 		return fault.Unsupported.Newf("This service does not make Singularity images: leave format out")
-	case strings.Contains(r.GetContainerPlatform(), ","):
-		return fault.Unsupported.Newf("This service builds for one platform at a time: give one as containerPlatform")
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func processPerRole(t testing.TB, s settings) *program {
 	shared := settings{"database_url": pg.URL, "redis_url": rd.URL, "nats_url": nt.URL}
 	maps.Copy(shared, s)
 	maps.Copy(shared, certificates(t))
-	front := &frontDoor{}
+	front := &frontDoor{ready: make(chan struct{})}
 	server := httptest.NewServer(front)
 	t.Cleanup(server.Close)
 	shared["public_url"] = server.URL
@@ -82,6 +82,8 @@ func migrate(t testing.TB, s settings) {
 
 // frontDoor sends /v2/ to the registries in turn, and the rest to the gateway.
 type frontDoor struct {
+	// ready is closed when the two are set.
+	ready      chan struct{}
 	gateway    http.Handler
 	registries []http.Handler
 	turn       atomic.Int64
@@ -98,9 +100,11 @@ func (f *frontDoor) set(gateway string, registries []string) {
 	for _, r := range registries {
 		f.registries = append(f.registries, proxy(r))
 	}
+	close(f.ready)
 }
 
 func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	<-f.ready
 	if strings.HasPrefix(r.URL.Path, "/v2/") {
 		f.registries[int(f.turn.Add(1))%len(f.registries)].ServeHTTP(w, r)
 		return

@@ -30,9 +30,9 @@ type grant struct {
 	name, ref string
 	repo      upstream.Repository
 	// source is the tag or digest at the upstream registry.
-	source   string
-	platform oci.Platform
-	add      oci.Addition
+	source    string
+	platforms []oci.Platform
+	add       oci.Addition
 	// layers tells where added layers come from, by digest.
 	layers  map[digest.Digest]addedLayer
 	who     caller.ID
@@ -41,7 +41,7 @@ type grant struct {
 	build string
 	// built says that the build is known to have made it.
 	built atomic.Bool
-	// change names platform and addition: the same text, the same augmentation.
+	// change names platforms and addition: the same text, the same augmentation.
 	change string
 
 	mu sync.Mutex
@@ -202,19 +202,19 @@ func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, err
 }
 
 func newGrant(p *containerv1.Plan) (*grant, error) {
-	platform, err := oci.ParsePlatform(p.GetPlatform())
+	platforms, err := oci.ParsePlatforms(p.GetPlatform())
 	if err != nil {
 		return nil, fmt.Errorf("reading the plan of a token: %w", err)
 	}
 	g := &grant{
 		token: p.GetToken(), name: p.GetName(), ref: p.GetReference(),
-		repo:     upstream.Repository{Host: p.GetSource().GetRegistry(), Name: p.GetSource().GetRepository()},
-		source:   p.GetSource().GetReference(),
-		platform: platform,
-		who:      caller.Of(p.GetIdentity()),
-		expires:  p.GetExpiration().AsTime(),
-		layers:   map[digest.Digest]addedLayer{},
-		build:    p.GetBuildId(),
+		repo:      upstream.Repository{Host: p.GetSource().GetRegistry(), Name: p.GetSource().GetRepository()},
+		source:    p.GetSource().GetReference(),
+		platforms: platforms,
+		who:       caller.Of(p.GetIdentity()),
+		expires:   p.GetExpiration().AsTime(),
+		layers:    map[digest.Digest]addedLayer{},
+		build:     p.GetBuildId(),
 	}
 	g.built.Store(p.GetBuilt())
 	c := p.GetConfig()
@@ -235,7 +235,7 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.change = fmt.Sprintf("%s %x", platform, sha256.Sum256(raw))
+	g.change = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
 	for _, d := range p.GetDigests() {
 		g.roots = append(g.roots, digest.Digest(d))
 	}

@@ -181,7 +181,7 @@ func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image
 	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
 		blobs: map[digest.Digest]int64{}, noted: map[digest.Digest]bool{}}
 	if !g.add.IsZero() {
-		out, err := oci.Augment(ctx, r, doc, g.add, g.platform)
+		out, err := oci.Augment(ctx, r, doc, g.add, g.platforms...)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -78,11 +79,11 @@ type Augmented struct {
 	Images []Image
 }
 
-// Augment puts a on top of root: of the image itself, or of the entries for
-// platform p in an index, whose other entries stay as they are. The same input
+// Augment puts a on top of root: of the image itself, or of the entries for the
+// platforms in an index, whose other entries stay as they are. The same input
 // gives the same bytes, always and everywhere. fault.NotFound when an index has
-// no entry for p; fault.Invalid when a document is malformed.
-func Augment(ctx context.Context, src Source, root Document, a Addition, p Platform) (Augmented, error) {
+// no such entry; fault.Invalid when a document is malformed.
+func Augment(ctx context.Context, src Source, root Document, a Addition, wanted ...Platform) (Augmented, error) {
 	if !IsIndex(root.MediaType) {
 		img, err := a.image(ctx, src, root)
 		return Augmented{Root: img.Manifest, Images: []Image{img}}, err
@@ -94,7 +95,7 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, p Platf
 	out := Augmented{}
 	changed := map[int]Document{}
 	for i, entry := range index.Manifests {
-		if entry.Platform == nil || !p.Matches(*entry.Platform) || IsIndex(entry.MediaType) {
+		if entry.Platform == nil || !anyMatches(wanted, *entry.Platform) || IsIndex(entry.MediaType) {
 			continue
 		}
 		doc, err := src.Manifest(ctx, entry.Digest)
@@ -109,10 +110,14 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, p Platf
 		out.Images = append(out.Images, img)
 	}
 	if len(changed) == 0 {
-		return Augmented{}, fault.NotFound.Newf("The image is not available for %s; it has %s", p, platforms(index))
+		return Augmented{}, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platforms(index))
 	}
 	out.Root, err = replaceEntries(root, changed)
 	return out, err
+}
+
+func anyMatches(wanted []Platform, p Platform) bool {
+	return slices.ContainsFunc(wanted, func(w Platform) bool { return w.Matches(p) })
 }
 
 func platforms(x Index) string {

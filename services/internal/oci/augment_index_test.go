@@ -47,6 +47,28 @@ func TestAugmentIndex(t *testing.T) {
 	}
 }
 
+// TestAugmentTwoPlatforms changes the entries of both.
+func TestAugmentTwoPlatforms(t *testing.T) {
+	t.Parallel()
+	r := repo{}
+	amd, arm, s390 := r.image(ociKind, `{"architecture":"amd64"}`), r.image(ociKind, `{"architecture":"arm64"}`), r.image(ociKind, `{"architecture":"s390x"}`)
+	root := r.index(ociKind, describe(amd, platform("linux", "amd64", "")), describe(arm, platform("linux", "arm64", "")), describe(s390, platform("linux", "s390x", "")))
+	both, err := oci.ParsePlatforms("linux/amd64,arm64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := oci.Augment(t.Context(), r, root, oneLayer, both...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Images) != 2 || out.Images[0].Manifest.Digest != augment(t, r, amd, oneLayer).Root.Digest || out.Images[1].Manifest.Digest != augment(t, r, arm, oneLayer).Root.Digest {
+		t.Errorf("%d images were augmented", len(out.Images))
+	}
+	if !strings.Contains(string(out.Root.Bytes), s390.Digest.String()) {
+		t.Error("the third entry changed")
+	}
+}
+
 func TestAugmentDropsTheDataOfAChangedEntry(t *testing.T) {
 	t.Parallel()
 	r := repo{}

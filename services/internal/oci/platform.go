@@ -51,6 +51,28 @@ func ParsePlatform(s string) (Platform, error) {
 	return p, nil
 }
 
+// ParsePlatforms reads one platform, or several with commas.
+func ParsePlatforms(s string) ([]Platform, error) {
+	var out []Platform
+	for one := range strings.SplitSeq(s, ",") {
+		p, err := ParsePlatform(strings.TrimSpace(one))
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// Platforms writes what ParsePlatforms reads.
+func Platforms(list []Platform) string {
+	var names []string
+	for _, p := range list {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ",")
+}
+
 func isVariant(s string) bool {
 	return len(s) == 2 && s[0] == 'v' && s[1] >= '1' && s[1] <= '9'
 }

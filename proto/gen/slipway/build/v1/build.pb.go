@@ -614,7 +614,13 @@ type SubmitBuildRequest struct {
 	// credentials the worker gets, beside the target's.
 	Registries []string `protobuf:"bytes,8,rep,name=registries,proto3" json:"registries,omitempty"`
 	// Whether to answer what would happen, without starting or charging anything.
-	DryRun        bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Builds for one platform each, in the same repository: then the image is an
+	// index over them, the recipe's engine is "index", and its platform names
+	// theirs with a comma.
+	Parts []*SubmitBuildRequest `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
+	// Ids of the parts' builds; set by the build room.
+	PartIds       []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -710,6 +716,20 @@ func (x *SubmitBuildRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *SubmitBuildRequest) GetParts() []*SubmitBuildRequest {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetPartIds() []string {
+	if x != nil {
+		return x.PartIds
+	}
+	return nil
 }
 
 // SubmitBuildResponse is where the image comes from.
@@ -1275,7 +1295,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\f\n" +
 	"\n" +
 	"_succeededB\t\n" +
-	"\a_reason\"\xe5\x02\n" +
+	"\a_reason\"\xbc\x03\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1288,7 +1308,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"registries\x18\b \x03(\tR\n" +
 	"registries\x12\x17\n" +
-	"\adry_run\x18\t \x01(\bR\x06dryRun\"f\n" +
+	"\adry_run\x18\t \x01(\bR\x06dryRun\x12:\n" +
+	"\x05parts\x18\n" +
+	" \x03(\v2$.slipway.build.v1.SubmitBuildRequestR\x05parts\x12\x19\n" +
+	"\bpart_ids\x18\v \x03(\tR\apartIds\"f\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\bR\x06cached\x12\x1c\n" +
@@ -1385,31 +1408,32 @@ var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	18, // 4: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
 	19, // 5: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
 	20, // 6: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 7: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	17, // 8: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	17, // 9: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	17, // 10: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	16, // 11: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	11, // 12: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 13: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 14: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 15: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 16: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	10, // 17: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	12, // 18: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	14, // 19: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 20: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 21: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 22: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 23: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	11, // 24: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	13, // 25: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	15, // 26: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	8,  // 7: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	0,  // 8: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	17, // 9: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	17, // 10: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	17, // 11: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	16, // 12: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	11, // 13: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 14: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 15: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 16: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 17: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	10, // 18: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	12, // 19: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	14, // 20: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 21: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 22: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 23: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 24: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	11, // 25: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	13, // 26: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	15, // 27: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	21, // [21:28] is the sub-list for method output_type
+	14, // [14:21] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }

@@ -43,7 +43,7 @@ type Recipe struct {
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// What is baked into a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// Who can make it: "buildkit".
+	// Who can make it: "buildkit", or "index" for an index over other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The Conda environment as the user sees it; "" where there is none. Files hold
 	// what is built from.

@@ -1,0 +1,148 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/manifest"
+	"github.com/regclient/regclient/types/ref"
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// engineIndex makes an index over the images of other builds. It is a matter of
+// one small document, so the build room does it itself, when the parts are there.
+const engineIndex = "index"
+
+// isIndex says whether a build is an index over others.
+func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engineIndex }
+
+// admitIndex starts what its parts need, and queues the index; nil when another
+// request was faster.
+func (s *Service) admitIndex(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	whole := proto.CloneOf(req)
+	whole.Parts = nil
+	for _, part := range req.GetParts() {
+		resp, err := s.SubmitBuild(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		whole.PartIds = append(whole.PartIds, resp.GetBuildId())
+	}
+	rec, err := s.newRecord(ctx, whole)
+	if err != nil {
+		return nil, err
+	}
+	won, err := s.store.insert(ctx, rec)
+	if err != nil {
+		return nil, s.deps.DB.Fault("writing a build", err)
+	}
+	if !won {
+		return nil, nil
+	}
+	s.metrics.admitted.WithLabelValues("new").Inc()
+	s.wake()
+	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+}
+
+// closeIndexes ends the indexes whose parts have ended. Two replicas may do the
+// same: it gives the same bytes.
+func (s *Service) closeIndexes(ctx context.Context) {
+	open, err := s.store.list(ctx, `state = 'PENDING' AND engine = $1`, engineIndex)
+	if err != nil {
+		s.troubled(ctx, "Indexes cannot be read", err)
+		return
+	}
+	for _, r := range open {
+		if err := s.closeIndex(ctx, r); err != nil {
+			s.troubled(ctx, "An index cannot be made right now", err)
+		}
+	}
+}
+
+func (s *Service) closeIndex(ctx context.Context, r record) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	parts := make([]record, len(r.request.GetPartIds()))
+	for i, id := range r.request.GetPartIds() {
+		var err error
+		if parts[i], err = s.store.get(ctx, id); err != nil {
+			return err
+		}
+		if parts[i].isPending() {
+			return nil
+		}
+	}
+	for _, p := range parts {
+		if !p.succeeded {
+			return s.fail(ctx, r, p.reason, fmt.Sprintf("The build %s for %s failed: %s", p.id, p.request.GetRecipe().GetPlatform(), p.message))
+		}
+	}
+	index, err := s.pushIndex(ctx, r, parts)
+	if errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) {
+		return err // later
+	}
+	if e, ok := fault.As(err); ok {
+		return s.fail(ctx, r, reasonPush, e.Public)
+	}
+	if err != nil {
+		return err
+	}
+	chunk := &buildv1.LogChunk{}
+	for _, p := range parts {
+		chunk.Entries = append(chunk.Entries, &buildv1.LogEntry{
+			Text: fmt.Sprintf("%s: %s, built by %s", p.request.GetRecipe().GetPlatform(), p.digest, p.id),
+		})
+	}
+	if err := s.store.putLog(ctx, r.id, 1, chunk); err != nil {
+		return err
+	}
+	return s.finish(ctx, &buildv1.Result{BuildId: r.id, Succeeded: true, Digest: index.Digest.String()})
+}
+
+func (s *Service) pushIndex(ctx context.Context, r record, parts []record) (oci.Document, error) {
+	t := r.request.GetTarget()
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(r.request.GetIdentity()), t.GetRegistry(), t.GetRepository())
+	if err != nil {
+		return oci.Document{}, err
+	}
+	var images []oci.Part
+	for _, p := range parts {
+		from := p.request.GetTarget()
+		repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
+		doc, err := s.deps.Upstream.Manifest(ctx, repo, p.digest, access)
+		if err != nil {
+			return oci.Document{}, err
+		}
+		platform, err := oci.ParsePlatform(p.request.GetRecipe().GetPlatform())
+		if err != nil {
+			return oci.Document{}, err
+		}
+		images = append(images, oci.Part{Image: doc, Platform: platform})
+	}
+	index, err := oci.Join(images, map[string]string{annotationID: r.id, annotationDigest: r.request.GetContentDigest()})
+	if err != nil {
+		return index, err
+	}
+	name, err := ref.New(image(t))
+	if err != nil {
+		return index, err
+	}
+	m, err := manifest.New(manifest.WithRaw(index.Bytes), manifest.WithDesc(descriptor.Descriptor{
+		MediaType: index.MediaType, Digest: index.Digest, Size: int64(len(index.Bytes)),
+	}))
+	if err != nil {
+		return index, err
+	}
+	err = s.deps.Control.For(access, t.GetRegistry()).ManifestPut(ctx, name, m)
+	return index, upstream.ControlFault(t.GetRegistry(), err)
+}
