@@ -44,7 +44,7 @@ func TestShape(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
 	}
-	if _, err := choose([]string{"unknown"}); err == nil || !strings.Contains(err.Error(), "platform, container") {
+	if _, err := choose([]string{"unknown"}); err == nil || !strings.Contains(err.Error(), "platform, build") {
 		t.Errorf("an unknown role: %v", err)
 	}
 }

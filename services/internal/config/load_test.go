@@ -41,11 +41,15 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	want := config.Config{
 		HTTPAddr: "127.0.0.1:9090", AdminAddr: "127.0.0.1:9099", GRPCAddr: "127.0.0.1:9095",
-		PublicURL: "http://localhost:9090", DataDir: "./data", PlatformURL: "http://localhost:9091",
+		StoreAddr: "127.0.0.1:9092", PublicURL: "http://localhost:9090", DataDir: "./data", PlatformURL: "http://localhost:9091",
 		AdminEmail: "admin@localhost", AnonymousAccess: true,
-		LimitPullsUser:      ratelimit.Limit{{Count: 1000, Window: time.Minute}},
-		LimitPullsAnonymous: ratelimit.Limit{{Count: 250, Window: time.Hour}},
-		TokenTTL:            36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
+		LimitPullsUser:       ratelimit.Limit{{Count: 1000, Window: time.Minute}},
+		LimitPullsAnonymous:  ratelimit.Limit{{Count: 250, Window: time.Hour}},
+		LimitBuildsUser:      ratelimit.Limit{{Count: 100, Window: time.Hour}},
+		LimitBuildsAnonymous: ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},
+		BuildTimeoutUser:     25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
+		BuildMemory: 8 << 30, BuildDisk: 40 << 30, BuildPids: 4096, PullWait: 15 * time.Minute,
+		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
 		LayerCache: 1 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
 	}
 	got, err := load(t, nil, nil, "")

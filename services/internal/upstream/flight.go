@@ -2,7 +2,8 @@ package upstream
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
 )
 
@@ -22,17 +23,13 @@ type call[V any] struct {
 	err     error
 }
 
-// Do answers work's result, sharing it with everybody who asks meanwhile. The
-// first caller does the work itself, and stays until it ends.
+// Do answers work's result, sharing it with everybody who asks meanwhile. A panic
+// of work is an error of all of them.
 func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
-	c, shared := f.join(ctx, key)
-	if shared != nil {
-		defer context.AfterFunc(ctx, func() { f.leave(key, c) })()
-		f.run(shared, key, c, work)
-		return c.value, c.err
-	}
+	c := f.join(ctx, key, work)
 	select {
 	case <-c.done:
+		f.leave(key, c)
 		return c.value, c.err
 	case <-ctx.Done():
 		f.leave(key, c)
@@ -41,35 +38,31 @@ func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context)
 	}
 }
 
-// join waits with those who are there; the first one gets the context to work
-// with.
-func (f *Flight[K, V]) join(ctx context.Context, key K) (*call[V], context.Context) {
+func (f *Flight[K, V]) join(ctx context.Context, key K, work func(context.Context) (V, error)) *call[V] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c, ok := f.calls[key]; ok {
 		c.waiting++
-		return c, nil
+		return c
 	}
 	if f.calls == nil {
 		f.calls = map[K]*call[V]{}
 	}
 	// What the request carries goes along; its end does not.
 	shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel, err: errors.New("the work of a joined call panicked")}
+	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel}
 	f.calls[key] = c
-	return c, shared
-}
-
-// run does the work, and lets the others go even when it panics.
-func (f *Flight[K, V]) run(ctx context.Context, key K, c *call[V], work func(context.Context) (V, error)) {
-	defer func() {
-		c.cancel()
-		f.mu.Lock()
-		f.drop(key, c)
-		f.mu.Unlock()
-		close(c.done)
+	go func() {
+		defer close(c.done)
+		defer f.drop(key, c)
+		defer func() {
+			if p := recover(); p != nil {
+				c.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			}
+		}()
+		c.value, c.err = work(shared)
 	}()
-	c.value, c.err = work(ctx)
+	return c
 }
 
 // leave stops the work when nobody waits for it any more.
@@ -78,11 +71,18 @@ func (f *Flight[K, V]) leave(key K, c *call[V]) {
 	defer f.mu.Unlock()
 	if c.waiting--; c.waiting == 0 {
 		c.cancel()
-		f.drop(key, c)
+		f.dropLocked(key, c)
 	}
 }
 
+// drop makes room for the next call.
 func (f *Flight[K, V]) drop(key K, c *call[V]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dropLocked(key, c)
+}
+
+func (f *Flight[K, V]) dropLocked(key K, c *call[V]) {
 	if f.calls[key] == c {
 		delete(f.calls, key)
 	}
