@@ -20,24 +20,25 @@ help: ## Say what there is
 build: ## Build bin/slipwayd and bin/slipway
 	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
 
-builder: ## Build bin/buildkitd, and bin/runc where the machine has no runc (that needs gcc and libseccomp-dev)
+builder: ## Build bin/buildkitd, and bin/runc where the machine has none (that needs gcc, pkg-config, libseccomp-dev)
 	cd services/tools && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath \
 		-ldflags '-s -w -X github.com/moby/buildkit/version.Version=$(BUILDKIT)' -o ../../bin/buildkitd github.com/moby/buildkit/cmd/buildkitd
-	command -v buildkit-runc >/dev/null || command -v runc >/dev/null || \
-		(cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc) || \
-		echo 'There is no runc, so nothing can be built: install runc, or gcc and libseccomp-dev'
+	@PATH="$$PATH:/usr/sbin:/sbin"; command -v buildkit-runc >/dev/null || command -v runc >/dev/null || \
+		{ command -v gcc >/dev/null && pkg-config --exists libseccomp 2>/dev/null && cd services/tools && \
+		GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; } || \
+		echo 'There is no runc, so Slipway will run but build no images: install runc, or gcc, pkg-config and libseccomp-dev, and make again'
 
-run: build builder ## Start everything in one process, on http://localhost:9090
+run: build builder ## Start everything in one process, on http://localhost:9090 (as root it builds images too)
 	bin/slipwayd serve
 
 test: ## Run the tests that need nothing installed
 	go vet $(PACKAGES)
 	go test -p 2 $(TESTFLAGS) $(PACKAGES)
 
-e2e: ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
+e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
 	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 45m $(TESTFLAGS) ./services/...
 
-bench: build ## Measure against peers; prints JSON and a table
+bench: build builder ## Measure against peers; prints JSON and a table
 	go run ./services/bench
 
 lint: ## Check style, generated files and the contract's compatibility

@@ -202,7 +202,10 @@ func (a *App) Banner() string {
 Ask for an image with one more variable, and pull the name that comes back:
   curl -s %s/v1alpha2/container -d '{"containerImage":"docker.io/library/alpine:3.20","containerConfig":{"env":["GREETING=hello"]}}'
   docker pull <targetImage of the answer>
-Or with the command line: slipway image docker.io/library/alpine:3.20 --env GREETING=hello
+Or with the command line:
+  slipway image docker.io/library/alpine:3.20 --env GREETING=hello
+  slipway conda samtools=1.20 --await
+  slipway build -f Dockerfile --context . --await
 `, a.cfg.PublicURL)
 	}
 	return b.String()

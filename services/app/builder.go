@@ -11,6 +11,7 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/builder"
 	"slipway.dev/services/builder/daemon"
@@ -21,6 +22,9 @@ func (a *App) buildBuilder() error {
 	log := a.log.With("room", "builder")
 	o := builder.BuildKitOptions{
 		Addresses: a.cfg.BuildkitAddr, Work: work, Egress: a.net.egress, Registries: a.net.client, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+	}
+	if conn := a.conns["container"]; conn != nil {
+		o.Layers = containerv1.NewContainerServiceClient(conn)
 	}
 	if len(o.Addresses) == 0 {
 		a.startDaemon(&o)

@@ -37,6 +37,9 @@ func TestRatioIsOfRoundsNotOfMedians(t *testing.T) {
 	if got := r.ratio("a", "b", rate); got != 2 {
 		t.Errorf("%g, want 2", got)
 	}
+	if got := r.difference("a", "b", rate); got != 20 {
+		t.Errorf("the difference is %g, want 20", got)
+	}
 }
 
 func TestBars(t *testing.T) {

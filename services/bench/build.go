@@ -12,6 +12,7 @@ import (
 const (
 	olaregPackage       = "github.com/olareg/olareg/cmd/olareg"
 	distributionPackage = "github.com/distribution/distribution/v3/cmd/registry"
+	buildctlPackage     = "github.com/moby/buildkit/cmd/buildctl"
 )
 
 // buildPeer makes the binary of a package of services/tools below dir, and answers

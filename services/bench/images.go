@@ -24,6 +24,8 @@ const (
 	bigImage = "bench/big:1"
 	// taskImage is what many pull at once: four layers of 4 MiB.
 	taskImage = "bench/task:1"
+	// baseImage is what builds start from: a static busybox.
+	baseImage = "bench/base:1"
 )
 
 // push makes sure that an image is at the upstream registry.
@@ -40,6 +42,9 @@ func (w *world) push(ctx context.Context, image string) error {
 		sizes, platforms = []int64{4 << 20, 4 << 20, 4 << 20, 4 << 20}, platforms[:2]
 	}
 	index, err := makeIndex(sizes, platforms)
+	if image == baseImage {
+		index, err = makeBase()
+	}
 	if err != nil {
 		return fmt.Errorf("making %s: %w", image, err)
 	}

@@ -28,6 +28,8 @@ type sample struct {
 	// speed is bytes per second, cost CPU seconds of the server per byte, and
 	// behindCost those of the server it asks.
 	speed, cost, behindCost float64
+	// took is the seconds of a build, answered those until its request was.
+	took, answered float64
 }
 
 // run makes the calls. Any answer but the wanted one is an error.

@@ -51,17 +51,26 @@ func requestFor(up *server, image, config string) string {
 
 // request asks slipwayd for a name and answers where the image is.
 func request(ctx context.Context, slipway *server, body string) (repository, error) {
+	a, err := submit(ctx, slipway, body)
+	return at(a.TargetImage), err
+}
+
+// answer is what the bench reads of the answer to a container request.
+type answer struct {
+	TargetImage string `json:"targetImage"`
+	Cached      bool   `json:"cached"`
+}
+
+func submit(ctx context.Context, slipway *server, body string) (answer, error) {
 	var raw bytes.Buffer
 	if _, err := once(ctx, slipway.addr, post(slipway.addr, "/v1alpha2/container", body), &raw); err != nil {
-		return repository{}, err
+		return answer{}, err
 	}
-	var answer struct {
-		TargetImage string `json:"targetImage"`
+	var a answer
+	if err := json.Unmarshal(raw.Bytes(), &a); err != nil || a.TargetImage == "" {
+		return answer{}, fmt.Errorf("reading the answer %q: %w", raw.String(), err)
 	}
-	if err := json.Unmarshal(raw.Bytes(), &answer); err != nil || answer.TargetImage == "" {
-		return repository{}, fmt.Errorf("reading the answer %q: %w", raw.String(), err)
-	}
-	return at(answer.TargetImage), nil
+	return a, nil
 }
 
 // document is what the bench reads of an index or a manifest.

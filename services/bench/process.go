@@ -23,6 +23,8 @@ type command struct {
 	env []string
 	// addr is where it will listen (host:port); admin its private port, if any.
 	addr, admin string
+	// data is its folder, if it has one.
+	data string
 	// ready answers nil when it may be used.
 	ready func(context.Context) error
 }

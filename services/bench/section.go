@@ -16,7 +16,7 @@ type section interface {
 }
 
 func sections() []section {
-	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}}
+	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, buildSection{}}
 }
 
 func sectionNames() []string {
@@ -78,6 +78,15 @@ func (r results) ratio(a, b string, pick func(sample) float64) float64 {
 	var list []float64
 	for i := range r[a] {
 		list = append(list, pick(r[a][i])/pick(r[b][i]))
+	}
+	return median(list)
+}
+
+// difference is the median of a-b within each round.
+func (r results) difference(a, b string, pick func(sample) float64) float64 {
+	var list []float64
+	for i := range r[a] {
+		list = append(list, pick(r[a][i])-pick(r[b][i]))
 	}
 	return median(list)
 }

@@ -48,7 +48,7 @@ func (w *world) startSlipway(ctx context.Context, env ...string) (*server, error
 		insecure = w.up.addr
 	}
 	return w.fleet.start(ctx, command{
-		name: "slipwayd", path: w.slipwayd, args: []string{"serve"}, addr: addr, admin: admin,
+		name: "slipwayd", path: w.slipwayd, args: []string{"serve"}, addr: addr, admin: admin, data: data,
 		ready: answers("http://" + admin + "/readyz"),
 		env: append([]string{
 			"SLIPWAY_HTTP_ADDR=" + addr, "SLIPWAY_ADMIN_ADDR=" + admin, "SLIPWAY_PUBLIC_URL=http://" + addr,

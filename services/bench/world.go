@@ -18,6 +18,7 @@ type world struct {
 	redis            *server // nil when redis-server is not installed
 	redisKnown       bool
 	pushed           map[string]bool
+	ctl              string // path of buildctl, once it is built
 }
 
 func newWorld(s settings) (*world, error) {

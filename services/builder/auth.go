@@ -45,7 +45,7 @@ func (l *logins) of(ctx context.Context, host string) (user, password string, er
 	if host == "registry-1.docker.io" { // where "docker.io" is reached
 		host = "docker.io"
 	}
-	r, err := l.work.GetBuildCredentials(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host})
+	r, err := l.patiently(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host})
 	if errors.Is(err, fault.NotFound) {
 		return "", "", nil
 	}
@@ -54,6 +54,17 @@ func (l *logins) of(ctx context.Context, host string) (user, password string, er
 	}
 	l.remember(r.GetUsername(), r.GetPassword())
 	return r.GetUsername(), r.GetPassword(), nil
+}
+
+// patiently asks for as long as the build room is away: a build that has come far
+// must not fail because that restarts.
+func (l *logins) patiently(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
+	for {
+		r, err := l.work.GetBuildCredentials(ctx, req)
+		if !away(err) || !pause(ctx, usualPace().retry) {
+			return r, err
+		}
+	}
 }
 
 // remember notes a password as it may be printed by a careless tool.

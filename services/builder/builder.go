@@ -49,8 +49,16 @@ type Job struct {
 	ContentDigest string
 	// CacheScope names the caches; builds with different scopes share none.
 	CacheScope string
+	// Forbidden are images that no step may read: "<host>/<repository>", with all
+	// below it.
+	Forbidden []string
 	// Ticket is good for the logins and the context of this delivery. Secret.
 	Ticket string
+	// sequence is the job's place in its stream: deliveries are counted from 1
+	// again when a build is queued again.
+	sequence uint64
+	// traceParent is the trace that the request belongs to.
+	traceParent string
 }
 
 // LogValue keeps the ticket out of logs.

@@ -40,8 +40,12 @@ type BuildKitOptions struct {
 	// Egress decides which addresses a context may be fetched from.
 	Egress *upstream.Egress
 	// Registries are asked whether a build's own login may read what it is made
-	// from; nil trusts whoever knows a digest.
+	// from, and for what was pushed; nil trusts whoever knows a digest, and freezes
+	// nothing.
 	Registries Registries
+	// Layers answers layers that came with requests, for frozen images; nil where
+	// they cannot be had.
+	Layers Layers
 	// Dir holds build contexts while a build runs; "" is the machine's own.
 	Dir string
 	// Disk is by how many bytes a build may make Local's folder grow; 0 is no limit.

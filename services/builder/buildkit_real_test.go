@@ -107,11 +107,13 @@ type workshop struct {
 	from   *testkit.Registry
 	to     *testkit.Registry
 	base   string
+	layers layers
 	far    string // another name of from, which only the egress rules know
 }
 
 type setup struct {
 	memory, disk int64
+	near         []string // what the worker itself may reach beside public addresses
 }
 
 func newWorkshop(t *testing.T, s setup) *workshop {
@@ -124,7 +126,7 @@ func newWorkshop(t *testing.T, s setup) *workshop {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
-	w := &workshop{room: newRoom(t), from: testkit.NewRegistry(t, testkit.Basic), to: testkit.NewRegistry(t, testkit.Basic)}
+	w := &workshop{room: newRoom(t), layers: layers{}, from: testkit.NewRegistry(t, testkit.Basic), to: testkit.NewRegistry(t, testkit.Basic)}
 	w.base = w.from.Push(t, "base/busybox:1", busybox(t))
 	w.room.logins[w.from.Host] = testkit.Password
 	w.room.logins[w.to.Host] = testkit.Password
@@ -152,8 +154,12 @@ func newWorkshop(t *testing.T, s setup) *workshop {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.daemon.Close)
+	near, err := upstream.NewEgress(s.near)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w.engine = builder.NewBuildKit(builder.BuildKitOptions{
-		Local: w.daemon, Work: w.room.client, Egress: egress, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t),
+		Local: w.daemon, Work: w.room.client, Egress: near, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t), Layers: w.layers,
 	})
 	t.Cleanup(w.engine.Close)
 	w.ready(t)
@@ -244,6 +250,7 @@ func TestBuildKit(t *testing.T) {
 		says, prints     string
 	}{
 		{"scratch", "FROM scratch\nCOPY hello /hello\n", "", "", ""},
+		{"empty", "FROM scratch\nLABEL a=b\n", "", "", ""},
 		{"run", "# syntax=docker/dockerfile:1\nFROM BASE\nRUN echo printed-$((40+2))\n", "", "", "printed-42"},
 		{"fails", "FROM BASE\nRUN echo the reason; exit 3\n", builder.Build, "the reason", "the reason"},
 		{"solve", "FROM BASE\nRUN echo 'slipway: conda environment could not be solved'; exit 1\n", builder.Solve, "could not be solved", ""},

@@ -18,24 +18,21 @@ import (
 
 // deliver does one delivery of a job, from its message to its acknowledgement.
 func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
-	var m buildv1.Job
-	meta, err := msg.Metadata()
-	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
-		w.Log.Error("a job that nobody can read was dropped", "subject", msg.Subject())
-		_ = msg.Term()
+	job, ok := w.named(msg)
+	if !ok {
 		return
 	}
-	carrier := propagation.MapCarrier{"traceparent": m.GetTraceParent()}
+	carrier := propagation.MapCarrier{"traceparent": job.traceParent}
 	ctx = propagation.TraceContext{}.Extract(ctx, carrier)
 	defer w.heartbeat(msg)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sub, err := w.NATS.Subscribe("build.cancel."+m.GetBuildId(), func(*nats.Msg) { cancel(errCancelled) })
+	sub, err := w.NATS.Subscribe("build.cancel."+job.ID, func(*nats.Msg) { cancel(errCancelled) })
 	if err == nil {
 		defer func() { _ = sub.Unsubscribe() }()
 	}
 	// The build room answers only after it heard of the cancel subject's listener.
-	job, until, err := w.takeJob(ctx, m.GetBuildId(), int32(meta.NumDelivered))
+	until, err := w.takeJob(ctx, &job)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		w.ack(msg)
@@ -47,6 +44,20 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	default:
 		w.work(ctx, q, msg, job, until)
 	}
+}
+
+// named reads which job a message is. One that cannot be read is dropped.
+func (w *Worker) named(msg jetstream.Msg) (job Job, ok bool) {
+	var m buildv1.Job
+	meta, err := msg.Metadata()
+	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
+		w.Log.Error("a job that nobody can read was dropped", "subject", msg.Subject())
+		_ = msg.Term()
+		return Job{}, false
+	}
+	return Job{
+		ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), sequence: meta.Sequence.Stream, traceParent: m.GetTraceParent(),
+	}, true
 }
 
 // heartbeat tells JetStream that the job is in hand, until the answer is called.
@@ -67,31 +78,34 @@ func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
 	return func() { close(done) }
 }
 
-// takeJob asks the build room about a job, for as long as it is away.
-// fault.NotFound when the build has ended.
-func (w *Worker) takeJob(ctx context.Context, id string, delivery int32) (Job, time.Time, error) {
-	job := Job{ID: id, Delivery: delivery}
+// takeJob asks the build room about a job, for as long as it is away, and answers
+// the build's deadline. fault.NotFound when the build has ended.
+func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 	if err := briefly(ctx, w.NATS.FlushWithContext); err != nil {
-		w.logger(job).Debug("flushing the cancel subscription", "err", err)
+		w.logger(*job).Debug("flushing the cancel subscription", "err", err)
 	}
 	for {
 		var r *buildv1.TakeJobResponse
 		err := briefly(ctx, func(ctx context.Context) (err error) {
-			r, err = w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: id, Delivery: delivery, Worker: w.Settings.Name})
+			r, err = w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: job.ID, Delivery: job.Delivery, Worker: w.Settings.Name})
 			return err
 		})
 		if err == nil {
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
-			job.CacheScope, job.Ticket = r.GetCacheScope(), r.GetTicket()
-			return job, deadline(r, w.Now()), nil
+			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
+			return deadline(r, w.Now()), nil
 		}
-		patient := errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) || errors.Is(err, context.DeadlineExceeded)
-		if !patient || ctx.Err() != nil {
-			return job, time.Time{}, err
+		if !away(err) || ctx.Err() != nil {
+			return time.Time{}, err
 		}
-		w.logger(job).Warn("the build room did not say what to make; trying again", "err", err)
+		w.logger(*job).Warn("the build room did not say what to make; trying again", "err", err)
 		pause(ctx, w.pace.retry)
 	}
+}
+
+// away says whether the build room just cannot answer now.
+func away(err error) bool {
+	return errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // longest is how long a build may take when nobody says.

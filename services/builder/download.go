@@ -14,9 +14,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// download gets a context from elsewhere, along redirects, only from addresses
+// download gets a context or a layer from elsewhere, along redirects, only from addresses
 // that may be reached.
-func (b *BuildKit) download(ctx context.Context, url string) (io.ReadCloser, error) {
+func (b *BuildKit) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
 	transport := upstream.NewTransport(b.o.Egress)
 	c := &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > 5 {
@@ -29,7 +29,7 @@ func (b *BuildKit) download(ctx context.Context, url string) (io.ReadCloser, err
 	}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, &Failure{Build, "The build context's address is malformed", err}
+		return nil, &Failure{Build, what + " has a malformed address", err}
 	}
 	resp, err := c.Do(req)
 	if err != nil {
@@ -37,11 +37,11 @@ func (b *BuildKit) download(ctx context.Context, url string) (io.ReadCloser, err
 		if f, ok := fault.As(err); ok {
 			text = f.Public
 		}
-		return nil, &Failure{Build, "The build context could not be fetched: " + text, err}
+		return nil, &Failure{Build, what + " could not be fetched: " + text, err}
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, &Failure{Build, fmt.Sprintf("The build context could not be fetched: %s answered %d", req.URL.Host, resp.StatusCode), nil}
+		return nil, &Failure{Build, fmt.Sprintf("%s could not be fetched: %s answered %d", what, req.URL.Host, resp.StatusCode), nil}
 	}
 	return &fetched{resp.Body, transport}, nil
 }

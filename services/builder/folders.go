@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
@@ -80,8 +79,8 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	l := job.Recipe.GetContext()
 	var body io.ReadCloser
 	var err error
-	if strings.HasPrefix(l.GetLocation(), "http://") || strings.HasPrefix(l.GetLocation(), "https://") {
-		body, err = b.download(ctx, l.GetLocation())
+	if isURL(l.GetLocation()) {
+		body, err = b.download(ctx, "The build context", l.GetLocation())
 	} else {
 		body, err = b.received(ctx, job)
 	}
@@ -114,26 +113,34 @@ func (b *BuildKit) received(ctx context.Context, job Job) (io.ReadCloser, error)
 		cancel()
 		return nil, err
 	}
-	return &chunks{next: stream.Recv, cancel: cancel}, nil
+	return chunked(stream.Recv, cancel), nil
 }
 
-// chunks reads a stream of chunks.
+// chunked reads a stream of chunks.
+func chunked[M interface{ GetChunk() []byte }](receive func() (M, error), cancel context.CancelFunc) *chunks {
+	return &chunks{cancel: cancel, next: func() ([]byte, error) {
+		m, err := receive()
+		if err != nil {
+			return nil, err
+		}
+		return m.GetChunk(), nil
+	}}
+}
+
 type chunks struct {
-	next   func() (*buildv1.GetContextResponse, error)
+	next   func() ([]byte, error)
 	cancel context.CancelFunc
 	rest   []byte
 }
 
 // Read answers the next bytes.
-func (c *chunks) Read(p []byte) (int, error) {
+func (c *chunks) Read(p []byte) (n int, err error) {
 	for len(c.rest) == 0 {
-		m, err := c.next()
-		if err != nil {
+		if c.rest, err = c.next(); err != nil {
 			return 0, err
 		}
-		c.rest = m.GetChunk()
 	}
-	n := copy(p, c.rest)
+	n = copy(p, c.rest)
 	c.rest = c.rest[n:]
 	return n, nil
 }

@@ -114,7 +114,7 @@ func (w *logWriter) send(ctx context.Context) bool {
 		return false
 	}
 	w.sent++
-	id := fmt.Sprintf("%s.%d.%d", w.job.ID, w.job.Delivery, w.sent)
+	id := fmt.Sprintf("%s.%d.%d.%d", w.job.ID, w.job.sequence, w.job.Delivery, w.sent)
 	chunk := &buildv1.LogChunk{Delivery: w.job.Delivery, Entries: entries}
 	return w.publish(ctx, "build.logs."+w.job.ID, id, chunk) == nil
 }

@@ -74,10 +74,20 @@ func (w *Worker) ack(msg jetstream.Msg) {
 	}
 }
 
-// handBack lets another worker have the job at once. JetStream counts it as a
-// delivery; the build room knows better.
+// handBack has the build room queue the build again: what was done so far counts
+// as no delivery. Where that cannot be said, JetStream gives the job to another
+// worker at once, and counts.
 func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 	w.logger(job).Info("a job was handed back", "err", why)
+	id := fmt.Sprintf("%s.%d.back.%d", job.ID, job.Delivery, job.sequence)
+	err := briefly(context.Background(), func(ctx context.Context) error {
+		return w.publish(ctx, "build.events", id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, HandedBack: true})
+	})
+	if err == nil {
+		w.ack(msg)
+		return
+	}
+	w.logger(job).Warn("the build room could not be told that a job is handed back", "err", err)
 	if err := msg.Nak(); err != nil {
 		w.Log.Warn("a job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
 	}

@@ -3,9 +3,12 @@ package builder
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/moby/buildkit/client"
@@ -20,6 +23,9 @@ import (
 
 // Build makes the image that a job's Dockerfile describes, and pushes it.
 func (b *BuildKit) Build(ctx context.Context, job Job, out Output) (string, error) {
+	if err := b.bakeable(job.Recipe.GetConfig()); err != nil {
+		return "", err
+	}
 	dirs, err := b.prepare(ctx, job)
 	if err != nil {
 		return "", err
@@ -75,7 +81,7 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 		defer unwatch()
 	}
 	l := &logins{work: b.o.Work, ticket: job.Ticket}
-	from := newSources(b.o.Registries, l, fmt.Sprintf("%s.%d", job.ID, job.Delivery))
+	from := newSources(b.o.Registries, l, job)
 	opt, err := b.options(job, dirs, l, parent)
 	if err != nil {
 		return "", err
@@ -100,14 +106,18 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	if digest == "" {
 		return "", &Failure{Internal, "The build service's daemon did not say what it made", nil}
 	}
-	return digest, nil
+	if job.Recipe.GetConfig() == nil {
+		return digest, nil
+	}
+	out.Print("", "Putting the configuration on top of the image")
+	return b.bake(ctx, job, l, digest)
 }
 
 // options say what to build, and nothing more: no entitlements, no frontend from
 // elsewhere.
 func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (client.SolveOpt, error) {
 	t := job.Target
-	dockerfile, err := rootOwned(dirs.dockerfile)
+	dockerfile, err := stamped(dirs.dockerfile)
 	if err != nil {
 		return client.SolveOpt{}, err
 	}
@@ -119,20 +129,9 @@ func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (cl
 		Frontend:      "dockerfile.v0",
 		FrontendAttrs: b.attributes(job, parent),
 		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
-		// The daemon takes over files of the same name, size and time from the last
-		// context with the same key, so each build has its own: contents must never
-		// come from somebody else's.
-		SharedKey: fmt.Sprintf("%s.%d", job.ID, job.Delivery),
-		Session:   []session.Attachable{l},
-		Exports: []client.ExportEntry{{Type: client.ExporterImage, Attrs: map[string]string{
-			"name":                                  fmt.Sprintf("%s/%s:%s", t.GetRegistry(), t.GetRepository(), t.GetTag()),
-			"push":                                  "true",
-			"oci-mediatypes":                        "true",
-			"annotation.dev.slipway.build-id":       job.ID,
-			"annotation.dev.slipway.content-digest": job.ContentDigest,
-			"annotation-index.dev.slipway.build-id": job.ID,
-			"annotation-index.dev.slipway.content-digest": job.ContentDigest,
-		}}},
+		SharedKey:     sharedKey(job),
+		Session:       []session.Attachable{l},
+		Exports:       []client.ExportEntry{{Type: client.ExporterImage, Attrs: exported(job)}},
 	}
 	if repo := t.GetCacheRepository(); repo != "" {
 		ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
@@ -142,6 +141,36 @@ func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (cl
 		}}}
 	}
 	return opt, nil
+}
+
+// sharedKey says with which builds the folders are shared. The daemon takes over
+// files of the same name, size and time from the last folder with the same key:
+// contents must never come from somebody else's build. A Dockerfile alone has a
+// time of its own content's, which saves a fresh folder; files that go into images
+// have times that others may have too.
+func sharedKey(job Job) string {
+	if job.Recipe.GetContext() == nil && len(job.Recipe.GetFiles()) == 0 {
+		return job.CacheScope
+	}
+	return fmt.Sprintf("%s.%d", job.ID, job.Delivery)
+}
+
+// exported is how the image is pushed: under its name, unless that waits for what
+// is put on top.
+func exported(job Job) map[string]string {
+	a := map[string]string{
+		"name":                                  targetName(job.Target) + ":" + job.Target.GetTag(),
+		"push":                                  "true",
+		"oci-mediatypes":                        "true",
+		"annotation.dev.slipway.build-id":       job.ID,
+		"annotation.dev.slipway.content-digest": job.ContentDigest,
+		"annotation-index.dev.slipway.build-id": job.ID,
+		"annotation-index.dev.slipway.content-digest": job.ContentDigest,
+	}
+	if job.Recipe.GetConfig() != nil {
+		a["name"], a["push-by-digest"] = targetName(job.Target), "true"
+	}
+	return a
 }
 
 // rootOwned is a folder whose files belong to root, whoever this process is.
@@ -156,14 +185,38 @@ func rootOwned(dir string) (fsutil.FS, error) {
 	}})
 }
 
+// stamped is rootOwned with times that follow from the files' contents: no two
+// files of different content look the same.
+func stamped(dir string) (fsutil.FS, error) {
+	fs, err := rootOwned(dir)
+	if err != nil {
+		return nil, err
+	}
+	return fsutil.NewFilterFS(fs, &fsutil.FilterOpt{Map: func(path string, st *types.Stat) fsutil.MapResult {
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
+			return fsutil.MapResultKeep // a folder
+		}
+		sum := sha256.Sum256(content)
+		st.ModTime = int64(binary.BigEndian.Uint64(sum[:]) >> 2)
+		return fsutil.MapResultKeep
+	}})
+}
+
 func (b *BuildKit) attributes(job Job, parent string) map[string]string {
 	a := map[string]string{
 		"filename": "Dockerfile",
 		"platform": job.Recipe.GetPlatform(),
+		// Always an index: the daemon leaves the provenance of an empty image out, and
+		// with it the index that our annotations are on.
+		"multi-platform": "true",
 		// A `# syntax=` line would have the daemon run somebody's image.
 		"cmdline":                           "builtin",
 		"attest:provenance":                 "mode=max",
 		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed: the provenance shows it
+	}
+	if job.Recipe.GetConfig() != nil {
+		delete(a, "attest:provenance") // it would speak of another image than the one that is pushed
 	}
 	if parent != "" {
 		a["cgroup-parent"] = parent

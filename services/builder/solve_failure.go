@@ -40,8 +40,16 @@ func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bo
 	case strings.HasPrefix(p.said(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
 		return &Failure{Push, p.said(err), err}
 	default:
-		return &Failure{Build, p.said(err), err}
+		return &Failure{Build, p.said(err) + hint(err), err}
 	}
+}
+
+// hint says what to do about a mistake that many make.
+func hint(err error) string {
+	if strings.Contains(err.Error(), "failed to compute cache key") && strings.Contains(err.Error(), "not found") {
+		return ". COPY and ADD find only what the request's buildContext holds (slipway build --context DIR)"
+	}
+	return ""
 }
 
 // blame finds the step that an error is about: others may have failed without

@@ -2,6 +2,7 @@ package builder
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -15,10 +16,13 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Registries asks a registry whether an image is there, with a login.
-// *upstream.Client is one.
+// Registries asks a registry whether an image is there, and reads its documents,
+// with a login. *upstream.Client is one.
 type Registries interface {
 	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
+	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
+	Source(repo upstream.Repository, a upstream.Access) oci.Source
+	BaseURL(host string) string
 }
 
 // sources decides what a build may be made from. The daemon keeps what it once
@@ -29,14 +33,18 @@ type sources struct {
 	registries Registries
 	logins     *logins
 	scope      string
+	// forbidden are "<host>/<repository>", with all below, that no step may read.
+	forbidden []string
 
 	mu   sync.Mutex
 	seen map[string]string // why an image is refused; "" when it is not
 	last string            // what was refused last, and why
 }
 
-func newSources(r Registries, l *logins, scope string) *sources {
-	return &sources{registries: r, logins: l, scope: scope, seen: map[string]string{}}
+func newSources(r Registries, l *logins, job Job) *sources {
+	return &sources{
+		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, seen: map[string]string{},
+	}
 }
 
 // decide answers the daemon's question about one source.
@@ -87,6 +95,11 @@ func (s *sources) ask(ctx context.Context, name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
 		return "the image name " + clip(name, lastLineBytes) + " is malformed"
+	}
+	for _, f := range s.forbidden {
+		if whole := ref.Registry + "/" + ref.Repository; whole == f || strings.HasPrefix(whole, f+"/") {
+			return "it belongs to the build service, and is read through the names of container requests only"
+		}
 	}
 	user, password, err := s.logins.of(ctx, ref.Registry)
 	if err == nil {

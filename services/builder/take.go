@@ -68,7 +68,10 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 	}
 	if ctx.Err() != nil { // it came while the worker stops
 		w.slots <- struct{}{}
-		return msg.Nak()
+		if job, ok := w.named(msg); ok {
+			w.handBack(msg, job, errDrained)
+		}
+		return nil
 	}
 	w.running.Go(func() {
 		defer func() { w.slots <- struct{}{} }()

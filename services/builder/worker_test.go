@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,10 +106,13 @@ func (y *yard) work(nc *nats.Conn, s builder.Settings, ackWait time.Duration) (s
 	return stop
 }
 
-func (y *yard) submit(id string) {
+func (y *yard) submit(id string) { y.t.Helper(); y.publish(id, 0) }
+
+// publish queues a build, for the first time or again.
+func (y *yard) publish(id string, publications int) {
 	y.t.Helper()
 	b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
-	if _, err := y.js.Publish(y.t.Context(), "build.jobs.fake.amd64."+id, b, jetstream.WithMsgID(id)); err != nil {
+	if _, err := y.js.Publish(y.t.Context(), "build.jobs.fake.amd64."+id, b, jetstream.WithMsgID(fmt.Sprintf("%s.%d", id, publications))); err != nil {
 		y.t.Fatal(err)
 	}
 }
@@ -322,17 +326,23 @@ func TestWorkerHeartbeat(t *testing.T) {
 	})
 }
 
+// TestWorkerDrains also shows that a build which was handed back starts over, and
+// that its log holds what both tries have printed.
 func TestWorkerDrains(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
 		y.streams()
-		next := y.results()
+		next, logs := y.results(), y.reader("BUILD_LOGS")
 		started := make(chan struct{}, 5)
 		finish := make(chan struct{})
-		y.engine.do = func(ctx context.Context, job builder.Job, _ builder.Output) (string, error) {
+		var tries atomic.Int32
+		y.engine.do = func(ctx context.Context, job builder.Job, out builder.Output) (string, error) {
 			started <- struct{}{}
-			if job.ID == "long_1" && job.Delivery == 1 {
+			if job.ID == "long_1" {
+				out.Print("", fmt.Sprintf("try %d, delivery %d", tries.Add(1), job.Delivery))
+			}
+			if tries.Load() == 1 && job.ID == "long_1" {
 				<-ctx.Done()
 				return "", ctx.Err()
 			}
@@ -351,15 +361,26 @@ func TestWorkerDrains(t *testing.T) {
 		if r := next(); r.GetBuildId() != "short_1" || !r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
+		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, HandedBack: true}) {
+			t.Errorf("got %v", r)
+		}
 		if n := y.room.deliveries("later_1"); n != 0 {
 			t.Error("a worker that stops took another job")
 		}
-		y.left(2)
+		y.left(1)
+		y.publish("long_1", 1) // as the build room does
 		y.work(nc, builder.Settings{}, 10*time.Second)
 		got := []string{next().GetBuildId(), next().GetBuildId()}
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"later_1", "long_1"}) {
 			t.Errorf("got %v", got)
+		}
+		y.left(0)
+		for _, want := range []string{"try 1, delivery 1", "try 2, delivery 1"} {
+			c := &buildv1.LogChunk{}
+			if err := proto.Unmarshal(logs(), c); err != nil || c.GetEntries()[0].GetText() != want {
+				t.Errorf("the log goes on with %v, %v; want %s", c, err, want)
+			}
 		}
 	})
 }

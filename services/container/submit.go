@@ -108,10 +108,10 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
 		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
-	case !isRecipe(r) && r.GetFreeze():
-		return fault.Unsupported.Newf("This service does not freeze existing images: leave freeze out, and pull the name that is answered")
 	case r.GetFormat() == "sif":
 		return fault.Unsupported.Newf("This service does not make Singularity images: leave format out")
+	case !isRecipe(r) && r.GetFreeze():
+		return fault.Unsupported.Newf("This service does not freeze existing images: leave freeze out, and pull the name that is answered")
 	}
 	return nil
 }

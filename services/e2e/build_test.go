@@ -50,12 +50,19 @@ func eachBuildShape(t *testing.T, plain []string, more settings, scenario func(t
 		scenario(t, oneProcess(t, common(t, plain, more)))
 	})
 	t.Run("process per role", func(t *testing.T) {
-		images := testkit.NewRegistry(t, testkit.Basic)
-		s := common(t, append(plain, images.Host), more)
-		s["build_repository"] = images.Host + "/slipway/builds"
-		s["registry_auth_file"] = dockerConfig(t, map[string]string{images.Host: testkit.User + ":" + testkit.Password})
-		scenario(t, processPerRole(t, s))
+		p, _ := buildersPerRole(t, plain, more)
+		scenario(t, p)
 	})
+}
+
+// buildersPerRole is processPerRole with two builders, and where they push to.
+func buildersPerRole(t testing.TB, plain []string, more settings) (*program, *testkit.Registry) {
+	t.Helper()
+	images := testkit.NewRegistry(t, testkit.Basic)
+	s := common(t, append(plain, images.Host), more)
+	s["build_repository"] = images.Host + "/slipway/builds"
+	s["registry_auth_file"] = dockerConfig(t, map[string]string{images.Host: testkit.User + ":" + testkit.Password})
+	return processPerRole(t, s), images
 }
 
 // recipe is a request for what a Dockerfile makes.

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -71,8 +74,9 @@ func TestBuildsAreContained(t *testing.T) {
 // TestTenancy lets others try to get what a user has built from a private base.
 func TestTenancy(t *testing.T) {
 	private := testkit.NewRegistry(t, testkit.Basic)
+	open := testkit.NewRegistry(t, testkit.Open)
 	logins := dockerConfig(t, map[string]string{private.Host: testkit.User + ":" + testkit.Password})
-	eachBuildShape(t, []string{private.Host}, settings{"admin_registry_auth_file": logins}, func(t *testing.T, p *program) {
+	eachBuildShape(t, []string{private.Host, open.Host}, settings{"admin_registry_auth_file": logins}, func(t *testing.T, p *program) {
 		base := private.Push(t, "base/busybox:1", busybox(t, true))
 		body := recipe("FROM "+base, "RUN echo secret > /secret.txt")
 		user := []string{"Authorization", "Bearer " + p.token}
@@ -93,6 +97,11 @@ func TestTenancy(t *testing.T) {
 		// The image behind the name, asked for by its own name.
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(mine, "buildId"), nil).json(t)
 		target := text(record, "targetImage")
+		// A base that nobody sees through: it asks for the image by itself.
+		trap := open.Push(t, "base/trap:1", onBuild(t, busybox(t, true), "COPY --from="+target+" /secret.txt /stolen.txt"))
+		if s := p.finished(t, p.order(recipe("FROM "+trap))); s["succeeded"] != false {
+			t.Errorf("a base that reads the image for a stranger ends as %v", s)
+		}
 		for name, ask := range map[string]map[string]any{
 			"as an image": {"containerImage": target},
 			"as a base":   recipe("FROM " + target),
@@ -105,4 +114,19 @@ func TestTenancy(t *testing.T) {
 			}
 		}
 	})
+}
+
+// onBuild gives an image an instruction for those that are built from it.
+func onBuild(t testing.TB, img v1.Image, instruction string) v1.Image {
+	t.Helper()
+	cf, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := cf.Config
+	config.OnBuild = []string{instruction}
+	if img, err = mutate.Config(img, config); err != nil {
+		t.Fatal(err)
+	}
+	return img
 }

@@ -172,6 +172,9 @@ type program struct {
 	// The real servers; nil when embedded.
 	redis, nats, postgres *testkit.Server
 	token                 string
+	// another starts a second gateway, which calls the second replicas, and answers
+	// its URL; nil in one process.
+	another func() string
 }
 
 // token is the first user's access token in every test.

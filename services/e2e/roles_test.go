@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"maps"
 	"math/big"
 	"net"
@@ -53,22 +54,31 @@ func processPerRole(t testing.TB, s settings) *program {
 		}
 		return env["grpc_addr"]
 	}
-	platform := settings{"platform_addr": role("platform", "platform", nil)}
-	if s["build_repository"] != "" {
-		platform["build_addr"] = role("build-1", "build", platform)
-		second := maps.Clone(platform)
-		second["build_addr"] = role("build-2", "build", platform)
-		role("builder-1", "builder", platform)
-		role("builder-2", "builder", second)
+	// Each replica of a role calls the replica of the same number.
+	platform := role("platform", "platform", nil)
+	first, second := settings{"platform_addr": platform}, settings{"platform_addr": platform}
+	both := func(name, key string) (answers []string) {
+		for i, rooms := range []settings{first, second} {
+			address := role(fmt.Sprintf("%s-%d", name, i+1), name, rooms)
+			answers = append(answers, address)
+			if key != "" {
+				rooms[key] = address
+			}
+		}
+		return answers
 	}
-	containers := maps.Clone(platform)
-	containers["container_addr"] = role("container-1", "container", platform)
-	second := maps.Clone(containers)
-	second["container_addr"] = role("container-2", "container", platform)
-	p.replicas = []string{role("registry-1", "registry", containers), role("registry-2", "registry", second)}
-	rooms := maps.Clone(containers)
-	rooms["inspect_addr"] = role("inspect", "inspect", platform)
-	front.set(role("gateway", "gateway", rooms), p.replicas)
+	if s["build_repository"] != "" {
+		both("build", "build_addr")
+	}
+	both("container", "container_addr")
+	if s["build_repository"] != "" {
+		both("builder", "") // reads layers from the container room
+	}
+	p.replicas = both("registry", "")
+	inspect := role("inspect", "inspect", first)
+	first["inspect_addr"], second["inspect_addr"] = inspect, inspect
+	front.set(role("gateway", "gateway", first), p.replicas)
+	p.another = func() string { return "http://" + role("gateway-2", "gateway", second) }
 	return p
 }
 

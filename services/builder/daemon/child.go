@@ -92,6 +92,8 @@ func (d *Daemon) spawn(c *child, config string) error {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.program, "--config", config)
 	cmd.Dir = d.o.Dir
 	cmd.Env = append(plainEnv(),
+		// The worker cuts logs, and keeps their ends; the daemon would cut sooner.
+		"BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1",
 		"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "http_proxy="+c.proxy, "https_proxy="+c.proxy)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,

@@ -108,7 +108,7 @@ func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, erro
 	}
 	if c.Token == "" {
 		if !g.Anonymous {
-			return nil, fault.Unauthenticated.Newf("This service wants an access token: set platformAccessToken")
+			return nil, fault.Unauthenticated.Newf("This service wants an access token: set platformAccessToken in the body, or send it as Authorization: Bearer")
 		}
 		return nil, nil
 	}

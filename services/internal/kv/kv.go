@@ -33,6 +33,7 @@ func Connect(rawURL string) (redis.UniversalClient, error) {
 	}
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 	o.MaxRetries = 1
+	o.DialerRetries = 1 // limits are open meanwhile; nobody waits for a Redis that is down
 	o.DisableIdentity = true
 	o.Protocol = 2 // RESP3 looks for push messages before every reply; nobody here asks for any
 	return redis.NewUniversalClient(o), nil

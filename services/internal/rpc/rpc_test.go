@@ -22,13 +22,18 @@ import (
 
 // room answers one unary call and one stream as a test says.
 type room struct {
-	platformv1.UnimplementedPlatformServiceServer
 	containerv1.UnimplementedContainerServiceServer
 	unary  func(context.Context) error
 	stream func(grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error
 }
 
-func (r *room) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
+// people is the room's other service.
+type people struct {
+	platformv1.UnimplementedPlatformServiceServer
+	*room
+}
+
+func (r people) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
 	if err := r.unary(ctx); err != nil {
 		return nil, err
 	}
@@ -74,7 +79,7 @@ func newHarness(t testing.TB, o rpc.ServerOptions) *harness {
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	o.Metrics = rpc.NewMetrics(h.reg)
 	h.server = rpc.NewServer(o)
-	platformv1.RegisterPlatformServiceServer(h.server, h.room)
+	platformv1.RegisterPlatformServiceServer(h.server, people{room: h.room})
 	containerv1.RegisterContainerServiceServer(h.server, h.room)
 	t.Cleanup(h.server.Server.Stop)
 	return h

@@ -109,7 +109,7 @@ func (e *Egress) check(host, resolved string) error {
 	if err == nil && e.Allows(ap.Addr()) {
 		return nil
 	}
-	return fault.Invalid.New(fmt.Sprintf("%s is not a public address, and this service may not reach it", host),
+	return fault.Invalid.New(fmt.Sprintf("%s is not a public address, and this service may not reach it (setting egress_allow)", host),
 		fmt.Errorf("egress to %s refused", resolved))
 }
 
