@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -112,7 +113,7 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Build: conn, Inspect: conn})
+	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Build: conn, Inspect: conn, Metrics: conn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,11 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range append(examples, builds...) {
+	counts, err := contracttest.Load("testdata/contract/metrics", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range slices.Concat(examples, builds, counts) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}

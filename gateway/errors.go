@@ -23,16 +23,24 @@ const tooLarge = "The request body is larger than 32,000,000 bytes"
 
 // writeError answers a status as {"message"}, with the headers that go with it.
 func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-	st := status.Convert(err)
-	code, message := runtime.HTTPStatusFromCode(st.Code()), st.Message()
+	code, message := read(status.Convert(err), w.Header())
+	if code == http.StatusUnauthorized && isBasic(r) {
+		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
+	}
+	writeMessage(w, code, message)
+}
+
+// read says how a status is answered, and sets the headers that go with it.
+func read(st *status.Status, h http.Header) (code int, message string) {
+	code, message = runtime.HTTPStatusFromCode(st.Code()), st.Message()
 	ours := false
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.RetryInfo:
-			w.Header().Set("Retry-After", strconv.Itoa(int((d.GetRetryDelay().AsDuration()+time.Second-1)/time.Second)))
+			h.Set("Retry-After", strconv.Itoa(int((d.GetRetryDelay().AsDuration()+time.Second-1)/time.Second)))
 		case *errdetails.ErrorInfo:
 			ours = d.GetDomain() == faultDomain
-			setQuota(w.Header(), d.GetMetadata())
+			setQuota(h, d.GetMetadata())
 		}
 	}
 	switch {
@@ -45,19 +53,18 @@ func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w h
 		message = "The service took too long to answer; try again"
 	case st.Code() == codes.Unavailable:
 		message = "A part of the service cannot be reached right now; try again"
-		w.Header().Set("Retry-After", "1")
+		h.Set("Retry-After", "1")
 	default:
 		code = http.StatusInternalServerError
-		message = "Internal error; it is logged as " + w.Header().Get("X-Request-Id")
+		message = "Internal error; it is logged as " + h.Get("X-Request-Id")
 	}
-	if code == http.StatusUnauthorized && isBasic(r) {
-		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
-	}
-	writeMessage(w, code, message)
+	return code, message
 }
 
 // isBasic knows the paths whose callers sign in with HTTP basic.
-func isBasic(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/container-token/") }
+func isBasic(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/container-token/") || isMetrics(r.URL.Path)
+}
 
 // setQuota turns what a rate limit says into headers.
 func setQuota(h http.Header, meta map[string]string) {

@@ -25,6 +25,7 @@ type Conns struct {
 	Container grpc.ClientConnInterface
 	Build     grpc.ClientConnInterface
 	Inspect   grpc.ClientConnInterface
+	Metrics   grpc.ClientConnInterface
 }
 
 // MaxBody is the largest request body in bytes.
@@ -77,6 +78,11 @@ func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 	if c.Inspect != nil {
 		if err := inspectv1.RegisterInspectServiceHandlerClient(ctx, mux, inspectv1.NewInspectServiceClient(c.Inspect)); err != nil {
 			return nil, fmt.Errorf("mounting the inspect service: %w", err)
+		}
+	}
+	if c.Metrics != nil {
+		if err := mountMetrics(ctx, mux, c.Metrics); err != nil {
+			return nil, fmt.Errorf("mounting the metrics service: %w", err)
 		}
 	}
 	return edge(mux, p), nil

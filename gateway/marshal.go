@@ -29,19 +29,29 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 // NewDecoder reads a request body.
 func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
-		raw, err := io.ReadAll(r)
-		if errors.As(err, new(*http.MaxBytesError)) {
-			return errors.New(tooLarge)
-		}
-		if err != nil {
-			return errors.New("The request body could not be read")
-		}
-		if len(raw) == 0 {
-			return io.EOF
+		var raw []byte
+		if err := readRaw(r, &raw); err != nil {
+			return err
 		}
 		if err := m.Unmarshal(raw, v); err != nil {
 			return errors.New(explain(raw, v))
 		}
 		return nil
 	})
+}
+
+// readRaw reads a body as it came; io.EOF when there is none.
+func readRaw(r io.Reader, into *[]byte) error {
+	raw, err := io.ReadAll(r)
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return errors.New(tooLarge)
+	}
+	if err != nil {
+		return errors.New("The request body could not be read")
+	}
+	if len(raw) == 0 {
+		return io.EOF
+	}
+	*into = raw
+	return nil
 }

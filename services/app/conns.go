@@ -40,7 +40,7 @@ func (a *App) connect(ctx context.Context) error {
 		a.listeners.addGRPC(remote, l)
 		a.onClose(ignoreClosed(l))
 	}
-	for _, room := range []string{"platform", "build", "container", "inspect"} {
+	for _, room := range []string{"platform", "build", "container", "inspect", "metrics"} {
 		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret}); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (a *App) connect(ctx context.Context) error {
 
 // offersGRPC says whether any role here is a gRPC service.
 func (a *App) offersGRPC() bool {
-	return a.plays("platform") || a.plays("build") || a.plays("container") || a.plays("inspect")
+	return a.plays("platform") || a.plays("build") || a.plays("container") || a.plays("inspect") || a.plays("metrics")
 }
 
 func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
@@ -70,7 +70,11 @@ func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
 	a.onClose(conn.Close)
 	a.conns[room] = conn
 	if !a.plays(room) {
-		a.check(room, required, func(ctx context.Context) error {
+		needed := required
+		if room == "metrics" {
+			needed = optional // nobody pulls or builds less without it
+		}
+		a.check(room, needed, func(ctx context.Context) error {
 			_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 			return err
 		})

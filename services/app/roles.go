@@ -11,8 +11,8 @@ import (
 // need is what a role has to have in its process.
 type need struct {
 	sql, redis, bus bool
-	// rooms are the roles it calls; the room build may be missing: then nothing is
-	// built.
+	// rooms are the roles it calls; the rooms build and metrics may be missing: then
+	// nothing is built, or no counts are shown.
 	rooms []string
 }
 
@@ -26,13 +26,14 @@ type role struct {
 // roles is the table of everything a process can play, callees first.
 func roles() []role {
 	return []role{
-		{"platform", need{sql: true}, (*App).buildPlatform},
+		{"platform", need{sql: true, redis: true}, (*App).buildPlatform},
 		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
 		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build"}}, (*App).buildContainer},
 		{"inspect", need{redis: true, rooms: []string{"platform"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
-		{"gateway", need{rooms: []string{"container", "inspect", "build"}}, (*App).buildGateway},
+		{"metrics", need{sql: true, bus: true}, (*App).buildMetrics},
+		{"gateway", need{rooms: []string{"container", "inspect", "build", "metrics"}}, (*App).buildGateway},
 	}
 }
 
@@ -67,10 +68,17 @@ func addressOf(c config.Config, room string) string {
 		return c.ContainerAddr
 	case "inspect":
 		return c.InspectAddr
+	case "metrics":
+		return c.MetricsAddr
 	case "platform":
 		return c.PlatformAddr
 	}
 	return ""
+}
+
+// spare says whether a role can do without a room.
+func spare(role, room string) bool {
+	return room == "metrics" || room == "build" && role != "builder"
 }
 
 // shape checks that the chosen roles and the settings make a whole: a process
@@ -83,7 +91,7 @@ func shape(c config.Config, chosen []role) error {
 	}
 	for _, r := range chosen {
 		for _, room := range r.need.rooms {
-			if !playing(room) && addressOf(c, room) == "" && (room != "build" || r.name == "builder") {
+			if !playing(room) && addressOf(c, room) == "" && !spare(r.name, room) {
 				problems = append(problems, fmt.Sprintf("the role %s calls the role %s: set %s_addr, or play it here too", r.name, room, room))
 			}
 		}

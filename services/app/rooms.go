@@ -25,11 +25,17 @@ import (
 )
 
 func (a *App) buildPlatform() error {
-	logins, err := caller.ReadAuthFile(a.cfg.AdminRegistryAuth)
+	deps, err := a.platformDeps()
 	if err != nil {
 		return err
 	}
-	s := platform.New(platform.Deps{DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, Now: time.Now})
+	s, err := platform.New(deps)
+	if err != nil {
+		return err
+	}
+	if err := s.CheckKeys(context.Background()); err != nil {
+		return err
+	}
 	if err := a.ensureAdmin(s); err != nil {
 		return err
 	}
@@ -155,12 +161,14 @@ func (a *App) buildRegistry() error {
 			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
 			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
 			PullWait: a.cfg.PullWait, PublicURL: strings.TrimRight(a.cfg.PublicURL, "/"),
+			SpoolDir: a.dir("pulls"), FilesystemPrefix: a.cfg.FilesystemPrefix,
 		},
 	})
 	if err != nil {
 		return err
 	}
 	a.onClose(r.Close)
+	a.background = append(a.background, r.Run)
 	a.pulls = r
 	return nil
 }
@@ -170,10 +178,10 @@ func (a *App) buildGateway() error {
 	ctx, stop := context.WithCancel(context.Background())
 	a.onDrain = append(a.onDrain, stop)
 	a.onClose(func() error { stop(); return nil })
-	h, err := gateway.New(ctx, gateway.Conns{Build: a.conns["build"], Container: a.conns["container"], Inspect: a.conns["inspect"]})
+	h, err := gateway.New(ctx, gateway.Conns{Build: a.conns["build"], Container: a.conns["container"], Inspect: a.conns["inspect"], Metrics: a.conns["metrics"]})
 	if err != nil {
 		return err
 	}
-	a.api = h
-	return nil
+	a.api, err = a.withPlatform(ctx, h)
+	return err
 }

@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/kv"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/metrics"
 	"slipway.dev/services/platform"
 )
 
@@ -92,7 +93,7 @@ type schema struct {
 
 // schemas lists the rooms that have tables.
 func schemas() []schema {
-	return []schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}, {"build", build.Migrations()}}
+	return []schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}, {"build", build.Migrations()}, {"metrics", metrics.Migrations()}}
 }
 
 // Migrate brings every room's tables to the newest version.

@@ -42,6 +42,7 @@ func (s *Service) admitIndex(ctx context.Context, req *buildv1.SubmitBuildReques
 	if err != nil {
 		return nil, err
 	}
+	rec.counted = neverCounted // its parts are
 	won, err := s.store.insert(ctx, rec)
 	if err != nil {
 		return nil, s.deps.DB.Fault("writing a build", err)

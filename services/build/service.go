@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -82,8 +83,8 @@ type Service struct {
 	workers *workers
 	ended   *endings
 	metrics metrics
-	// kick wakes the dispatcher.
-	kick chan struct{}
+	// kick wakes the dispatcher, admitted the counting of builds.
+	kick, admitted chan struct{}
 }
 
 // New makes the service. The tables must be there; NATS may come later.
@@ -95,7 +96,7 @@ func New(d Deps) (*Service, error) {
 	s := &Service{
 		deps: d, store: store{d.DB}, bus: js,
 		workers: newWorkers(d.Now), ended: newEndings(), metrics: newMetrics(d.Metrics),
-		kick: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
 	return s, s.listen()
 }
@@ -127,13 +128,11 @@ func (s *Service) wake() {
 // Run takes results from the bus, hands out work and repairs what was lost,
 // until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.consumeResults(ctx)
-	}()
+	var beside sync.WaitGroup
+	beside.Go(func() { s.consumeResults(ctx) })
+	beside.Go(func() { s.countBuilds(ctx) })
 	s.work(ctx)
-	<-done
+	beside.Wait()
 	return nil
 }
 

@@ -33,6 +33,9 @@ type record struct {
 	delivery                               int64
 	succeeded                              bool
 	reason, message, digest                string
+	// counted is 0 for an admission, which is to be counted, or neverCounted. It is
+	// written once and not read here.
+	counted int64
 }
 
 func (r record) isPending() bool { return r.completed.IsZero() }
@@ -63,14 +66,14 @@ func (s store) insert(ctx context.Context, r *record) (bool, error) {
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
-			succeeded, reason, message, digest)
+			succeeded, reason, message, digest, counted)
 		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, 0, 0, '', '', false, '', '', '')
+			$18, 0, 0, 0, 0, 0, '', '', false, '', '', '', $19)
 		ON CONFLICT DO NOTHING`,
 		r.id, req.GetContentId(), r.number, req.GetContentDigest(), image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), architecture(req.GetRecipe()), r.owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
-		request, r.traceParent, r.timeLimit.Microseconds(), sqldb.Micros(r.created))
+		request, r.traceParent, r.timeLimit.Microseconds(), sqldb.Micros(r.created), r.counted)
 	if err != nil {
 		return false, err
 	}

@@ -171,7 +171,7 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 	if err != nil {
 		return nil, nil //nolint:nilerr // nobody's annotation: the image is built anew
 	}
-	if _, err := s.store.insert(ctx, &record{id: id, number: n, request: withoutData(req), owner: owner(ctx, req), created: now}); err != nil {
+	if _, err := s.store.insert(ctx, &record{id: id, number: n, request: withoutData(req), owner: owner(ctx, req), created: now, counted: neverCounted}); err != nil {
 		return nil, s.deps.DB.Fault("writing a build", err)
 	}
 	_, err = s.store.complete(ctx, &buildv1.Result{BuildId: id, Succeeded: true, Digest: doc.Digest.String()}, now)
@@ -210,6 +210,7 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	s.wake()
+	s.noteAdmission()
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
 }
 

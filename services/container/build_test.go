@@ -114,7 +114,7 @@ func (p people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _
 }
 
 func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
-	if req.GetRegistry() != p.private || req.GetIdentity().GetUserId() != 1 {
+	if !strings.HasPrefix(req.GetRegistry(), p.private+"/") || req.GetIdentity().GetUserId() != 1 {
 		return &platformv1.GetCredentialsResponse{}, nil
 	}
 	return &platformv1.GetCredentialsResponse{Credentials: &platformv1.Credentials{Username: testkit.User, Password: testkit.Password}}, nil

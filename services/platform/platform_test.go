@@ -1,50 +1,19 @@
 package platform_test
 
 import (
-	"context"
 	"encoding/base64"
 	"errors"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
 )
 
 const endpoint = "https://platform.example.org"
-
-// serve answers the service, and its gRPC client.
-func serve(t *testing.T, db *sqldb.DB) (*platform.Service, platformv1.PlatformServiceClient) {
-	t.Helper()
-	if err := db.Migrate(t.Context(), "platform", platform.Migrations()); err != nil {
-		t.Fatal(err)
-	}
-	s := platform.New(platform.Deps{
-		DB: db, Endpoint: endpoint, Now: time.Now,
-		AdminLogins: map[string]upstream.Login{"quay.io": {Username: "ada", Password: "secret"}},
-	})
-	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	platformv1.RegisterPlatformServiceServer(server, s)
-	memory := rpc.NewMemory()
-	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		server.Stop(context.Background())
-	})
-	return s, platformv1.NewPlatformServiceClient(conn)
-}
 
 func TestFirstToken(t *testing.T) {
 	t.Parallel()
@@ -102,7 +71,8 @@ func TestConfiguredToken(t *testing.T) {
 
 func TestCredentials(t *testing.T) {
 	t.Parallel()
-	_, client := serve(t, testkit.SQLite(t))
+	s, client := serve(t, testkit.SQLite(t))
+	must(s.EnsureAdmin(t.Context(), platform.Admin{Email: "ada@example.org"}))(t)
 	for _, c := range []struct {
 		name     string
 		id       *platformv1.Identity

@@ -1,20 +1,21 @@
-// Package platform owns users and their access tokens, and says which registry
-// credentials are whose. It never pulls an image. The truth is the tables
-// platform_*; of a token only a hash is kept. So far there is one user, who
-// comes from configuration.
+// Package platform owns users and their access tokens, organisations and
+// workspaces with who may do what in them, credentials, and the runs that
+// workflows report. It never pulls an image. The truth is the tables platform_*:
+// of a token only a hash is kept, of a secret only what the master key opens.
 package platform
 
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 )
@@ -38,6 +39,18 @@ type Deps struct {
 	Endpoint string
 	// AdminLogins are the first user's credentials, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
+	// Keys opens and seals secrets; nil keeps none (see OpenKeys and CheckKeys).
+	Keys *Keys
+	// Limiter counts calls of the REST face; nil counts none.
+	Limiter *ratelimit.Limiter
+	// CallLimit is for each access token.
+	CallLimit ratelimit.Limit
+	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
+	OperatorAccounts string
+	// Version and Commit are what the program was built from.
+	Version, Commit string
+	// Log may be nil.
+	Log *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -45,12 +58,20 @@ type Deps struct {
 // Service implements platformv1.PlatformServiceServer. Make it with New.
 type Service struct {
 	platformv1.UnimplementedPlatformServiceServer
-	store store
-	deps  Deps
+	store     store
+	deps      Deps
+	rules     map[string]rule
+	operators operators
 }
 
 // New makes the service. The tables must be there.
-func New(d Deps) *Service { return &Service{store: store{d.DB}, deps: d} }
+func New(d Deps) (*Service, error) {
+	ops, err := readOperators(d.OperatorAccounts)
+	if err != nil {
+		return nil, err
+	}
+	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops}, nil
+}
 
 // Admin is the first user.
 type Admin struct {
@@ -86,60 +107,25 @@ const adminID = 1
 
 // Authorize says who an access token belongs to.
 func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
-	t, err := parseToken(req.GetAccessToken())
+	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
-	rec, err := s.store.token(ctx, t.id)
-	if errors.Is(err, fault.NotFound) {
-		return nil, refused(err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading token %d: %w", t.id, err)
-	}
-	if !t.matches(rec.secretHash) {
-		return nil, refused(errors.New("wrong secret"))
-	}
-	if err := checkWorkspace(req.GetWorkspaceId()); err != nil {
+	if err := s.checkMember(ctx, rec.user.ID, req.GetWorkspaceId()); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
-		Endpoint: s.deps.Endpoint,
-		UserId:   rec.user.ID,
-		UserName: rec.user.Name,
-		Email:    rec.user.Email,
+		Endpoint: s.deps.Endpoint, UserId: rec.user.ID, UserName: rec.user.Name, Email: rec.user.Email,
+		WorkspaceId: req.GetWorkspaceId(),
 	}}, nil
 }
 
-func refused(cause error) error {
-	return fault.Unauthenticated.New("The access token is not valid", cause)
-}
-
-// checkWorkspace knows that there are no workspaces but the personal ones yet.
-func checkWorkspace(id int64) error {
-	if id != 0 {
-		return fault.Denied.Newf("The user is no member of workspace %d", id)
+// checkMember is for callers of other rooms: fault.Denied unless the user may be
+// in the workspace.
+func (s *Service) checkMember(ctx context.Context, userID, workspaceID int64) error {
+	if workspaceID < 0 {
+		return fault.Invalid.Newf("A workspace id is not negative")
 	}
-	return nil
-}
-
-// GetCredentials answers a user's login at one registry.
-func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
-	id := req.GetIdentity()
-	if id.GetEndpoint() != s.deps.Endpoint {
-		return nil, fault.Denied.Newf("The user belongs to another platform")
-	}
-	if err := checkWorkspace(id.GetWorkspaceId()); err != nil {
-		return nil, err
-	}
-	if id.GetUserId() != adminID {
-		return nil, fault.Denied.Newf("There is no user %d", id.GetUserId())
-	}
-	l, ok := s.deps.AdminLogins[req.GetRegistry()]
-	if !ok {
-		return &platformv1.GetCredentialsResponse{}, nil
-	}
-	return &platformv1.GetCredentialsResponse{
-		Credentials: &platformv1.Credentials{Username: l.Username, Password: l.Password},
-	}, nil
+	_, _, err := s.enterWorkspace(ctx, userID, place{workspace: workspaceID})
+	return err
 }

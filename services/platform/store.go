@@ -4,56 +4,118 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 )
 
-// store is the tables platform_users and platform_tokens.
+// store is the tables platform_*.
 type store struct{ db *sqldb.DB }
 
-type user struct {
-	ID          int64
-	Name, Email string
+// notFound turns an empty answer into fault.NotFound.
+func (s store) notFound(what string, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.NotFound.New("There is no such "+what, err)
+	}
+	return lost(s.db, err)
 }
 
-type tokenRecord struct {
-	user       user
-	secretHash []byte
+// lost marks an error of a database that is not there as worth another try.
+func lost(db *sqldb.DB, err error) error {
+	if _, known := fault.As(err); err == nil || known || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return db.Fault("asking the database", err)
 }
 
-func (s store) upsertUser(ctx context.Context, u user, now time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO platform_users (id, user_name, email, created_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET email = excluded.email`,
-		u.ID, u.Name, u.Email, sqldb.Micros(now))
-	return err
-}
-
-func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
-	var n int
-	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, userID).Scan(&n)
+// changed says whether a statement did anything. One that would have taken a
+// name that is taken did not.
+func (s store) changed(res sql.Result, err error) (bool, error) {
+	if err != nil {
+		if isTaken(err) {
+			return false, nil
+		}
+		return false, lost(s.db, err)
+	}
+	n, err := res.RowsAffected()
 	return n > 0, err
 }
 
-func (s store) putToken(ctx context.Context, t token, userID int64, name string, now time.Time) error {
+// isTaken knows a broken UNIQUE on either engine.
+func isTaken(err error) bool {
+	return strings.Contains(err.Error(), "SQLSTATE 23505") || strings.Contains(err.Error(), "UNIQUE constraint failed")
+}
+
+// tx runs f in a transaction.
+func (s store) tx(ctx context.Context, f func(*sql.Tx) error) error {
+	t, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return s.db.Fault("beginning a transaction", err)
+	}
+	if err := f(t); err != nil {
+		_ = t.Rollback() // what went wrong before says more
+		return lost(s.db, err)
+	}
+	if err := t.Commit(); err != nil {
+		return s.db.Fault("ending a transaction", err)
+	}
+	return nil
+}
+
+// page is a part of a list.
+type page struct {
+	limit, offset int
+	like          string // of a LIKE with ESCAPE '\', in lower case
+}
+
+// like makes a pattern of a text: `*` is anything, the rest is itself.
+func like(s string) string {
+	s = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(strings.ToLower(s))
+	return "%" + s + "%"
+}
+
+// listing is a query in two parts: what counts, and what reads. Its last two
+// parameters are limit and offset, which the counting one leaves out.
+type listing[T any] struct {
+	count, read string
+	scan        func(*sql.Rows) (T, error)
+}
+
+func (l listing[T]) run(ctx context.Context, db *sqldb.DB, p page, args ...any) ([]T, int, error) {
+	total := 0
+	if l.count != "" {
+		if err := db.QueryRowContext(ctx, l.count, args...).Scan(&total); err != nil {
+			return nil, 0, lost(db, err)
+		}
+	}
+	rows, err := db.QueryContext(ctx, l.read, append(args, p.limit, p.offset)...)
+	if err != nil {
+		return nil, 0, lost(db, err)
+	}
+	defer rows.Close()
+	var out []T
+	for rows.Next() {
+		v, err := l.scan(rows)
+		if err != nil {
+			return nil, 0, err
+		}
+		out = append(out, v)
+	}
+	return out, total, rows.Err()
+}
+
+// audit adds a row to the trail.
+func (s store) audit(ctx context.Context, e event, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash`,
-		t.id, userID, name, t.hash(), sqldb.Micros(now))
+		INSERT INTO platform_audit (id, at, user_id, workspace_id, action, subject, request_id) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		newID(), sqldb.Micros(now), e.userID, e.workspaceID, e.action, e.subject, e.requestID)
 	return err
 }
 
-// token reads a token with its user; fault.NotFound when there is none.
-func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
-	var r tokenRecord
-	err := s.db.QueryRowContext(ctx, `
-		SELECT u.id, u.user_name, u.email, t.secret_hash
-		FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`, id).
-		Scan(&r.user.ID, &r.user.Name, &r.user.Email, &r.secretHash)
-	if errors.Is(err, sql.ErrNoRows) {
-		return r, fault.NotFound.New("There is no such token", err)
-	}
-	return r, err
+// event is what somebody did with a secret.
+type event struct {
+	userID, workspaceID        int64
+	action, subject, requestID string
 }

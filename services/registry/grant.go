@@ -34,8 +34,10 @@ type grant struct {
 	platforms []oci.Platform
 	add       oci.Addition
 	// layers tells where added layers come from, by digest.
-	layers  map[digest.Digest]addedLayer
-	who     caller.ID
+	layers map[digest.Digest]addedLayer
+	who    caller.ID
+	// org is the organisation that pulls are counted for; "" for none.
+	org     string
 	expires time.Time
 	// build makes the image; "" for one that is there.
 	build string
@@ -212,6 +214,7 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 		source:    p.GetSource().GetReference(),
 		platforms: platforms,
 		who:       caller.Of(p.GetIdentity()),
+		org:       caller.Organisation(p.GetIdentity()),
 		expires:   p.GetExpiration().AsTime(),
 		layers:    map[digest.Digest]addedLayer{},
 		build:     p.GetBuildId(),

@@ -28,6 +28,7 @@ func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, g *g
 			return err
 		}
 		setQuota(w.Header(), quota.Meta())
+		s.counter.pull(r.Context(), g)
 	}
 	h := w.Header()
 	h.Set("Docker-Content-Digest", doc.Digest.String())

@@ -2,12 +2,14 @@
 // (OCI distribution specification v1.1, pull part). A token in the path stands
 // for an image at somebody's registry and for what is put on top of it; the
 // registry asks the container room what that is, fetches with the caller's own
-// login, augments, and streams. It keeps nothing that cannot be lost: memory and
-// disk hold caches only. It never writes to anybody's registry.
+// login, augments, and streams. Memory and disk hold caches, which may be lost,
+// and a spool of the pulls that the metrics room has not been told of yet. It
+// never writes to anybody's registry.
 package registry
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -59,6 +61,11 @@ type Settings struct {
 	PullWait time.Duration
 	// PublicURL is the service's own address, without a slash at the end.
 	PublicURL string
+	// SpoolDir is where pulls are noted until they are counted; "" counts none.
+	SpoolDir string
+	// FilesystemPrefix is what the URL of a file system client's layer begins with;
+	// "" tells no such layer.
+	FilesystemPrefix string
 }
 
 // Registry is the handler of /v2/. Make it with New, Close it after use.
@@ -70,6 +77,7 @@ type Registry struct {
 	streams *streams
 	builds  upstream.Flight[string, *buildv1.AwaitBuildResponse]
 	seconds *prometheus.HistogramVec
+	counter *counter
 }
 
 // New makes the registry and starts to listen for revocations.
@@ -78,12 +86,16 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants, err := newGrants(d)
+	counter, err := newCounter(d)
 	if err != nil {
 		return nil, err
 	}
+	grants, err := newGrants(d)
+	if err != nil {
+		return nil, errors.Join(err, counter.close())
+	}
 	r := &Registry{
-		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(),
+		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slipway_registry_seconds",
 			Help:    "Time until registry requests were answered in full, by kind and status code.",
@@ -94,8 +106,17 @@ func New(d Deps) (*Registry, error) {
 	return r, nil
 }
 
-// Close stops listening.
-func (s *Registry) Close() error { return s.grants.close() }
+// Run says how often is pulled, until ctx ends.
+func (s *Registry) Run(ctx context.Context) error {
+	if s.counter != nil {
+		s.counter.run(ctx)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// Close stops listening. Run must have ended.
+func (s *Registry) Close() error { return errors.Join(s.grants.close(), s.counter.close()) }
 
 // answerTime is how long anything but a blob may take.
 const answerTime = 90 * time.Second

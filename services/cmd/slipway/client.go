@@ -18,7 +18,8 @@ const maxAnswer = 40_000_000
 // client speaks the REST contract with one server.
 type client struct {
 	base  *url.URL
-	token string // empty for an anonymous caller
+	token string        // empty for an anonymous caller
+	login *url.Userinfo // signs every call in with HTTP basic; nil does not
 	http  http.Client
 }
 
@@ -84,6 +85,10 @@ func (c *client) request(ctx context.Context, what call) (*http.Request, error) 
 	}
 	if what.signed && c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.login != nil {
+		password, _ := c.login.Password()
+		req.SetBasicAuth(c.login.Username(), password)
 	}
 	return req, nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 )
 
 // unanswered says why no answer came, without the path: it may hold a token.
@@ -43,6 +44,8 @@ func refusal(res *http.Response, raw []byte) error {
 func remedy(res *http.Response) string {
 	wait, location := res.Header.Get("Retry-After"), res.Header.Get("Location")
 	switch {
+	case res.StatusCode == http.StatusUnauthorized && strings.HasPrefix(res.Header.Get("Www-Authenticate"), "Basic"):
+		return " (it is read from SLIPWAY_METRICS_USER, or from --user, as NAME:PASSWORD)"
 	case res.StatusCode == http.StatusUnauthorized:
 		return " (an access token is read from SLIPWAY_TOKEN, or from the file that --token-file names)"
 	case wait != "":

@@ -66,7 +66,7 @@ history.`,
 	root.AddCommand(
 		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
 		statusCommand(&s), describeCommand(&s), revokeCommand(&s),
-		buildsCommand(&s), logsCommand(&s), infoCommand(&s),
+		buildsCommand(&s), logsCommand(&s), metricsCommand(&s, env), infoCommand(&s),
 	)
 	return root
 }

@@ -40,7 +40,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	config.AddFlags(root.PersistentFlags())
-	root.AddCommand(serveCommand(), migrateCommand(), configCommand())
+	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
 

@@ -35,6 +35,10 @@ func connect(url string, log *slog.Logger, how nats.Option) (*nats.Conn, error) 
 		}),
 		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection is back") }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if sub == nil { // it is about the connection
+				log.Warn("NATS connection in trouble", "err", err)
+				return
+			}
 			log.Warn("NATS subscription fell behind", "subject", sub.Subject, "err", err)
 		}),
 	)

@@ -3,6 +3,7 @@ package caller_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -93,7 +94,7 @@ func (p *platform) GetCredentials(_ context.Context, req *platformv1.GetCredenti
 		return nil, p.err
 	}
 	resp := &platformv1.GetCredentialsResponse{}
-	if req.GetRegistry() == "quay.io" {
+	if strings.HasPrefix(req.GetRegistry(), "quay.io/") {
 		resp.Credentials = &platformv1.Credentials{Username: "ada", Password: "own"}
 	}
 	return resp, nil

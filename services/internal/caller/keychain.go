@@ -50,7 +50,8 @@ func (o Own) String() string {
 
 type keychainKey struct {
 	caller ID
-	host   string
+	// name is "<host>/<repository>", or a host alone.
+	name string
 }
 
 // keychainTTL is how long a user's login is remembered, in memory only.
@@ -100,13 +101,13 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 	if caller.IsAnonymous() {
 		return upstream.Access{Login: k.serviceLogin(host, repository)}, nil
 	}
-	key := keychainKey{caller, host}
+	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
 	if l, ok := k.known.GetIfPresent(key); ok {
 		return upstream.Access{Scope: caller.String(), Login: l}, nil
 	}
 	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
 		Identity: &platformv1.Identity{Endpoint: caller.Endpoint, UserId: caller.UserID, WorkspaceId: caller.WorkspaceID},
-		Registry: host,
+		Registry: key.name,
 	})
 	if err != nil {
 		return upstream.Access{}, fmt.Errorf("asking the platform for credentials at %s: %w", host, err)

@@ -28,6 +28,7 @@ type Config struct {
 	BuildAddr     string `key:"build_addr" help:"The build role, when another process plays it: host:port or dns:///host:port."`
 	ContainerAddr string `key:"container_addr" help:"The container role, likewise."`
 	InspectAddr   string `key:"inspect_addr" help:"The inspect role, likewise."`
+	MetricsAddr   string `key:"metrics_addr" help:"The metrics role, likewise; where there is none, no counts are shown."`
 	PlatformAddr  string `key:"platform_addr" help:"The platform role, likewise."`
 
 	TLSCertFile   string `key:"tls_cert_file" help:"Certificate for HTTPS at http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
@@ -41,9 +42,12 @@ type Config struct {
 	InsecureRegistries []string `key:"insecure_registries" help:"Registries (host:port) that are spoken to in plain HTTP."`
 	RegistryAuthFile   string   `key:"registry_auth_file" help:"Service credentials for registries, in the format of docker's config.json; keys are hosts or host/path. Everyone who can reach the service can read what they can read."`
 	OperatorAccounts   string   `key:"operator_accounts_file" help:"Accounts (htpasswd, bcrypt) that may call DELETE /container-token/{token}. Empty: nobody, the call answers 404."`
+	MetricsAccounts    string   `key:"metrics_accounts_file" help:"Accounts (htpasswd, bcrypt) that may read /v1alpha2/metrics. Empty: nobody, the paths answer 404."`
+	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
 	PlatformURL       string `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	MasterKeyFile     string `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
 	AdminEmail        string `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
 	AdminTokenFile    string `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
 	AdminRegistryAuth string `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`

@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 			"tls_cert_file": c.TLSCertFile, "tls_key_file": c.TLSKeyFile,
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
-			"operator_accounts_file": c.OperatorAccounts, "admin_token_file": c.AdminTokenFile,
+			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
 			"admin_registry_auth_file": c.AdminRegistryAuth,
 		}),
 		networks("trusted_proxies", c.TrustedProxies),

@@ -59,7 +59,8 @@ func Rules() []Rule {
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},
 		{Package: "services/container", May: rooms, Never: []string{buildkit}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
-		{Package: "services/registry", May: plumbing(), Never: []string{buildkit, sql, redis}},
+		{Package: "services/metrics", May: rooms, Never: []string{buildkit, redis}},
+		{Package: "services/registry", May: append(plumbing(), "services/internal/spool"), Never: []string{buildkit, sql, redis}},
 
 		{Package: "services/builder/...", May: []string{
 			"proto/gen/...", "services/builder/...", "services/internal/bus", "services/internal/fault", "services/internal/oci", "services/internal/upstream",

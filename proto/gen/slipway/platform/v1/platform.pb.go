@@ -4,11 +4,13 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/platform.proto
 
-// The platform room: who is calling, and which registry credentials are theirs.
+// The platform room: who is calling, which registry credentials are theirs, and
+// what they ran.
 
 package platformv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -214,8 +216,9 @@ type GetCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// On whose behalf.
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The registry's host, with its port where it is not the default, e.g.
-	// "docker.io" or "registry.example.org:5000".
+	// The registry's host, with its port where it is not the default, and the
+	// repository, e.g. "docker.io/library/alpine" or "registry.example.org:5000".
+	// The longest key that it starts with, by path component, is answered.
 	Registry      string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -371,7 +374,7 @@ var File_slipway_platform_v1_platform_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/platform/v1/platform.proto\x12\x13slipway.platform.v1\"\x95\x01\n" +
+	"\"slipway/platform/v1/platform.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/api/annotations.proto\x1a!slipway/platform/v1/account.proto\x1a%slipway/platform/v1/credentials.proto\x1a&slipway/platform/v1/organization.proto\x1a slipway/platform/v1/signin.proto\x1a\x1fslipway/platform/v1/trace.proto\x1a\"slipway/platform/v1/workflow.proto\x1a#slipway/platform/v1/workspace.proto\"\x95\x01\n" +
 	"\bIdentity\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12\x1b\n" +
@@ -390,10 +393,70 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\vcredentials\x18\x01 \x01(\v2 .slipway.platform.v1.CredentialsR\vcredentials\"E\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword2\xd8\x01\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword2\x9bB\n" +
 	"\x0fPlatformService\x12Z\n" +
 	"\tAuthorize\x12%.slipway.platform.v1.AuthorizeRequest\x1a&.slipway.platform.v1.AuthorizeResponse\x12i\n" +
-	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12]\n" +
+	"\n" +
+	"CreateCode\x12&.slipway.platform.v1.CreateCodeRequest\x1a'.slipway.platform.v1.CreateCodeResponse\x12`\n" +
+	"\vIssueTokens\x12'.slipway.platform.v1.IssueTokensRequest\x1a(.slipway.platform.v1.IssueTokensResponse\x12\x80\x01\n" +
+	"\x0eGetServiceInfo\x12*.slipway.platform.v1.GetServiceInfoRequest\x1a+.slipway.platform.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12t\n" +
+	"\vGetUserInfo\x12'.slipway.platform.v1.GetUserInfoRequest\x1a(.slipway.platform.v1.GetUserInfoResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
+	"/user-info\x12\x99\x01\n" +
+	"\x12ListUserWorkspaces\x12..slipway.platform.v1.ListUserWorkspacesRequest\x1a/.slipway.platform.v1.ListUserWorkspacesResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/user/{user_id}/workspaces\x12n\n" +
+	"\n" +
+	"ListTokens\x12&.slipway.platform.v1.ListTokensRequest\x1a'.slipway.platform.v1.ListTokensResponse\"\x0f\x82\xd3\xe4\x93\x02\t\x12\a/tokens\x12x\n" +
+	"\vCreateToken\x12'.slipway.platform.v1.CreateTokenRequest\x1a(.slipway.platform.v1.CreateTokenResponse\"\x16\x82\xd3\xe4\x93\x02\x10:\x05token\"\a/tokens\x12|\n" +
+	"\vDeleteToken\x12'.slipway.platform.v1.DeleteTokenRequest\x1a(.slipway.platform.v1.DeleteTokenResponse\"\x1a\x82\xd3\xe4\x93\x02\x14*\x12/tokens/{token_id}\x12\x88\x01\n" +
+	"\x0fDeleteAllTokens\x12+.slipway.platform.v1.DeleteAllTokensRequest\x1a,.slipway.platform.v1.DeleteAllTokensResponse\"\x1a\x82\xd3\xe4\x93\x02\x14*\x12/tokens/delete-all\x12\x81\x01\n" +
+	"\x11ListOrganizations\x12-.slipway.platform.v1.ListOrganizationsRequest\x1a..slipway.platform.v1.ListOrganizationsResponse\"\r\x82\xd3\xe4\x93\x02\a\x12\x05/orgs\x12\x8a\x01\n" +
+	"\x12CreateOrganization\x12..slipway.platform.v1.CreateOrganizationRequest\x1a/.slipway.platform.v1.CreateOrganizationResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x04body\"\x05/orgs\x12\x93\x01\n" +
+	"\x14DescribeOrganization\x120.slipway.platform.v1.DescribeOrganizationRequest\x1a1.slipway.platform.v1.DescribeOrganizationResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/orgs/{org_id}\x12\x9b\x01\n" +
+	"\x12UpdateOrganization\x12..slipway.platform.v1.UpdateOrganizationRequest\x1a/.slipway.platform.v1.UpdateOrganizationResponse\"$\x82\xd3\xe4\x93\x02\x1e:\forganization\x1a\x0e/orgs/{org_id}\x12\x8d\x01\n" +
+	"\x12DeleteOrganization\x12..slipway.platform.v1.DeleteOrganizationRequest\x1a/.slipway.platform.v1.DeleteOrganizationResponse\"\x16\x82\xd3\xe4\x93\x02\x10*\x0e/orgs/{org_id}\x12\x9f\x01\n" +
+	"\x18ValidateOrganizationName\x124.slipway.platform.v1.ValidateOrganizationNameRequest\x1a5.slipway.platform.v1.ValidateOrganizationNameResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/orgs/validate\x12\x80\x01\n" +
+	"\vListMembers\x12'.slipway.platform.v1.ListMembersRequest\x1a(.slipway.platform.v1.ListMembersResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/orgs/{org_id}/members\x12\x86\x01\n" +
+	"\tAddMember\x12%.slipway.platform.v1.AddMemberRequest\x1a&.slipway.platform.v1.AddMemberResponse\"*\x82\xd3\xe4\x93\x02$:\x06member\x1a\x1a/orgs/{org_id}/members/add\x12\xa6\x01\n" +
+	"\x10UpdateMemberRole\x12,.slipway.platform.v1.UpdateMemberRoleRequest\x1a-.slipway.platform.v1.UpdateMemberRoleResponse\"5\x82\xd3\xe4\x93\x02/:\x04role\x1a'/orgs/{org_id}/members/{member_id}/role\x12\x8f\x01\n" +
+	"\fDeleteMember\x12(.slipway.platform.v1.DeleteMemberRequest\x1a).slipway.platform.v1.DeleteMemberResponse\"*\x82\xd3\xe4\x93\x02$*\"/orgs/{org_id}/members/{member_id}\x12\x98\x01\n" +
+	"\x11LeaveOrganization\x12-.slipway.platform.v1.LeaveOrganizationRequest\x1a..slipway.platform.v1.LeaveOrganizationResponse\"$\x82\xd3\xe4\x93\x02\x1e*\x1c/orgs/{org_id}/members/leave\x12\x8c\x01\n" +
+	"\x0eListWorkspaces\x12*.slipway.platform.v1.ListWorkspacesRequest\x1a+.slipway.platform.v1.ListWorkspacesResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/orgs/{org_id}/workspaces\x12\x95\x01\n" +
+	"\x0fCreateWorkspace\x12+.slipway.platform.v1.CreateWorkspaceRequest\x1a,.slipway.platform.v1.CreateWorkspaceResponse\"'\x82\xd3\xe4\x93\x02!:\x04body\"\x19/orgs/{org_id}/workspaces\x12\x9a\x01\n" +
+	"\x11DescribeWorkspace\x12-.slipway.platform.v1.DescribeWorkspaceRequest\x1a..slipway.platform.v1.DescribeWorkspaceResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/orgs/{org_id}/workspaces/{id}\x12\x9f\x01\n" +
+	"\x0fUpdateWorkspace\x12+.slipway.platform.v1.UpdateWorkspaceRequest\x1a,.slipway.platform.v1.UpdateWorkspaceResponse\"1\x82\xd3\xe4\x93\x02+:\tworkspace\x1a\x1e/orgs/{org_id}/workspaces/{id}\x12\x94\x01\n" +
+	"\x0fDeleteWorkspace\x12+.slipway.platform.v1.DeleteWorkspaceRequest\x1a,.slipway.platform.v1.DeleteWorkspaceResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/orgs/{org_id}/workspaces/{id}\x12\xaa\x01\n" +
+	"\x15ValidateWorkspaceName\x121.slipway.platform.v1.ValidateWorkspaceNameRequest\x1a2.slipway.platform.v1.ValidateWorkspaceNameResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/orgs/{org_id}/workspaces/validate\x12\xa4\x01\n" +
+	"\x10ListParticipants\x12,.slipway.platform.v1.ListParticipantsRequest\x1a-.slipway.platform.v1.ListParticipantsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/orgs/{org_id}/workspaces/{id}/participants\x12\xaf\x01\n" +
+	"\x0eAddParticipant\x12*.slipway.platform.v1.AddParticipantRequest\x1a+.slipway.platform.v1.AddParticipantResponse\"D\x82\xd3\xe4\x93\x02>:\vparticipant\x1a//orgs/{org_id}/workspaces/{id}/participants/add\x12\xcf\x01\n" +
+	"\x15UpdateParticipantRole\x121.slipway.platform.v1.UpdateParticipantRoleRequest\x1a2.slipway.platform.v1.UpdateParticipantRoleResponse\"O\x82\xd3\xe4\x93\x02I:\x04role\x1aA/orgs/{org_id}/workspaces/{id}/participants/{participant_id}/role\x12\xb8\x01\n" +
+	"\x11DeleteParticipant\x12-.slipway.platform.v1.DeleteParticipantRequest\x1a..slipway.platform.v1.DeleteParticipantResponse\"D\x82\xd3\xe4\x93\x02>*</orgs/{org_id}/workspaces/{id}/participants/{participant_id}\x12\x82\x01\n" +
+	"\x0fListCredentials\x12+.slipway.platform.v1.ListCredentialsRequest\x1a,.slipway.platform.v1.ListCredentialsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/credentials\x12\x8e\x01\n" +
+	"\x11CreateCredentials\x12-.slipway.platform.v1.CreateCredentialsRequest\x1a..slipway.platform.v1.CreateCredentialsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x04body\"\f/credentials\x12\x9f\x01\n" +
+	"\x13DescribeCredentials\x12/.slipway.platform.v1.DescribeCredentialsRequest\x1a0.slipway.platform.v1.DescribeCredentialsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/credentials/{credentials_id}\x12\x9f\x01\n" +
+	"\x11UpdateCredentials\x12-.slipway.platform.v1.UpdateCredentialsRequest\x1a..slipway.platform.v1.UpdateCredentialsResponse\"+\x82\xd3\xe4\x93\x02%:\x04body\x1a\x1d/credentials/{credentials_id}\x12\x99\x01\n" +
+	"\x11DeleteCredentials\x12-.slipway.platform.v1.DeleteCredentialsRequest\x1a..slipway.platform.v1.DeleteCredentialsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/credentials/{credentials_id}\x12\xa3\x01\n" +
+	"\x17ValidateCredentialsName\x123.slipway.platform.v1.ValidateCredentialsNameRequest\x1a4.slipway.platform.v1.ValidateCredentialsNameResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/credentials/validate\x12\xa1\x01\n" +
+	"\x12GetCredentialsKeys\x12..slipway.platform.v1.GetCredentialsKeysRequest\x1a/.slipway.platform.v1.GetCredentialsKeysResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/credentials/{credentials_id}/keys\x12\x81\x01\n" +
+	"\rCreatePairing\x12).slipway.platform.v1.CreatePairingRequest\x1a*.slipway.platform.v1.CreatePairingResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\apairing\"\b/pairing\x12\x83\x01\n" +
+	"\x0fListComputeEnvs\x12+.slipway.platform.v1.ListComputeEnvsRequest\x1a,.slipway.platform.v1.ListComputeEnvsResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/compute-envs\x12y\n" +
+	"\rListWorkflows\x12).slipway.platform.v1.ListWorkflowsRequest\x1a*.slipway.platform.v1.ListWorkflowsResponse\"\x11\x82\xd3\xe4\x93\x02\v\x12\t/workflow\x12\x90\x01\n" +
+	"\x10DescribeWorkflow\x12,.slipway.platform.v1.DescribeWorkflowRequest\x1a-.slipway.platform.v1.DescribeWorkflowResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/workflow/{workflow_id}\x12\x94\x01\n" +
+	"\x0eUpdateWorkflow\x12*.slipway.platform.v1.UpdateWorkflowRequest\x1a+.slipway.platform.v1.UpdateWorkflowResponse\")\x82\xd3\xe4\x93\x02#:\bworkflow2\x17/workflow/{workflow_id}\x12\x8a\x01\n" +
+	"\x0eDeleteWorkflow\x12*.slipway.platform.v1.DeleteWorkflowRequest\x1a+.slipway.platform.v1.DeleteWorkflowResponse\"\x1f\x82\xd3\xe4\x93\x02\x19*\x17/workflow/{workflow_id}\x12\x8c\x01\n" +
+	"\x0fDeleteWorkflows\x12+.slipway.platform.v1.DeleteWorkflowsRequest\x1a,.slipway.platform.v1.DeleteWorkflowsResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x04body\"\x10/workflow/delete\x12\x97\x01\n" +
+	"\x0eCancelWorkflow\x12*.slipway.platform.v1.CancelWorkflowRequest\x1a+.slipway.platform.v1.CancelWorkflowResponse\",\x82\xd3\xe4\x93\x02&:\x04body\"\x1e/workflow/{workflow_id}/cancel\x12\x97\x01\n" +
+	"\x14ValidateWorkflowName\x120.slipway.platform.v1.ValidateWorkflowNameRequest\x1a1.slipway.platform.v1.ValidateWorkflowNameResponse\"\x1a\x82\xd3\xe4\x93\x02\x14\x12\x12/workflow/validate\x12\xa2\x01\n" +
+	"\x13GetWorkflowProgress\x12/.slipway.platform.v1.GetWorkflowProgressRequest\x1a0.slipway.platform.v1.GetWorkflowProgressResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /workflow/{workflow_id}/progress\x12\x9e\x01\n" +
+	"\x12GetWorkflowMetrics\x12..slipway.platform.v1.GetWorkflowMetricsRequest\x1a/.slipway.platform.v1.GetWorkflowMetricsResponse\"'\x82\xd3\xe4\x93\x02!\x12\x1f/workflow/{workflow_id}/metrics\x12\x9a\x01\n" +
+	"\x11GetWorkflowLaunch\x12-.slipway.platform.v1.GetWorkflowLaunchRequest\x1a..slipway.platform.v1.GetWorkflowLaunchResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/workflow/{workflow_id}/launch\x12\x81\x01\n" +
+	"\tListTasks\x12%.slipway.platform.v1.ListTasksRequest\x1a&.slipway.platform.v1.ListTasksResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/workflow/{workflow_id}/tasks\x12\x93\x01\n" +
+	"\fDescribeTask\x12(.slipway.platform.v1.DescribeTaskRequest\x1a).slipway.platform.v1.DescribeTaskResponse\".\x82\xd3\xe4\x93\x02(\x12&/workflow/{workflow_id}/task/{task_id}\x12}\n" +
+	"\vCreateTrace\x12'.slipway.platform.v1.CreateTraceRequest\x1a(.slipway.platform.v1.CreateTraceResponse\"\x1b\x82\xd3\xe4\x93\x02\x15:\x04body\"\r/trace/create\x12\x87\x01\n" +
+	"\n" +
+	"BeginTrace\x12&.slipway.platform.v1.BeginTraceRequest\x1a'.slipway.platform.v1.BeginTraceResponse\"(\x82\xd3\xe4\x93\x02\":\x04body\x1a\x1a/trace/{workflow_id}/begin\x12\x96\x01\n" +
+	"\x0eRecordProgress\x12*.slipway.platform.v1.RecordProgressRequest\x1a+.slipway.platform.v1.RecordProgressResponse\"+\x82\xd3\xe4\x93\x02%:\x04body\x1a\x1d/trace/{workflow_id}/progress\x12\x9a\x01\n" +
+	"\x0fRecordHeartbeat\x12+.slipway.platform.v1.RecordHeartbeatRequest\x1a,.slipway.platform.v1.RecordHeartbeatResponse\",\x82\xd3\xe4\x93\x02&:\x04body\x1a\x1e/trace/{workflow_id}/heartbeat\x12\x93\x01\n" +
+	"\rCompleteTrace\x12).slipway.platform.v1.CompleteTraceRequest\x1a*.slipway.platform.v1.CompleteTraceResponse\"+\x82\xd3\xe4\x93\x02%:\x04body\x1a\x1d/trace/{workflow_id}/completeB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_platform_proto_rawDescOnce sync.Once
@@ -409,26 +472,250 @@ func file_slipway_platform_v1_platform_proto_rawDescGZIP() []byte {
 
 var file_slipway_platform_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_slipway_platform_v1_platform_proto_goTypes = []any{
-	(*Identity)(nil),               // 0: slipway.platform.v1.Identity
-	(*AuthorizeRequest)(nil),       // 1: slipway.platform.v1.AuthorizeRequest
-	(*AuthorizeResponse)(nil),      // 2: slipway.platform.v1.AuthorizeResponse
-	(*GetCredentialsRequest)(nil),  // 3: slipway.platform.v1.GetCredentialsRequest
-	(*GetCredentialsResponse)(nil), // 4: slipway.platform.v1.GetCredentialsResponse
-	(*Credentials)(nil),            // 5: slipway.platform.v1.Credentials
+	(*Identity)(nil),                         // 0: slipway.platform.v1.Identity
+	(*AuthorizeRequest)(nil),                 // 1: slipway.platform.v1.AuthorizeRequest
+	(*AuthorizeResponse)(nil),                // 2: slipway.platform.v1.AuthorizeResponse
+	(*GetCredentialsRequest)(nil),            // 3: slipway.platform.v1.GetCredentialsRequest
+	(*GetCredentialsResponse)(nil),           // 4: slipway.platform.v1.GetCredentialsResponse
+	(*Credentials)(nil),                      // 5: slipway.platform.v1.Credentials
+	(*CreateCodeRequest)(nil),                // 6: slipway.platform.v1.CreateCodeRequest
+	(*IssueTokensRequest)(nil),               // 7: slipway.platform.v1.IssueTokensRequest
+	(*GetServiceInfoRequest)(nil),            // 8: slipway.platform.v1.GetServiceInfoRequest
+	(*GetUserInfoRequest)(nil),               // 9: slipway.platform.v1.GetUserInfoRequest
+	(*ListUserWorkspacesRequest)(nil),        // 10: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListTokensRequest)(nil),                // 11: slipway.platform.v1.ListTokensRequest
+	(*CreateTokenRequest)(nil),               // 12: slipway.platform.v1.CreateTokenRequest
+	(*DeleteTokenRequest)(nil),               // 13: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteAllTokensRequest)(nil),           // 14: slipway.platform.v1.DeleteAllTokensRequest
+	(*ListOrganizationsRequest)(nil),         // 15: slipway.platform.v1.ListOrganizationsRequest
+	(*CreateOrganizationRequest)(nil),        // 16: slipway.platform.v1.CreateOrganizationRequest
+	(*DescribeOrganizationRequest)(nil),      // 17: slipway.platform.v1.DescribeOrganizationRequest
+	(*UpdateOrganizationRequest)(nil),        // 18: slipway.platform.v1.UpdateOrganizationRequest
+	(*DeleteOrganizationRequest)(nil),        // 19: slipway.platform.v1.DeleteOrganizationRequest
+	(*ValidateOrganizationNameRequest)(nil),  // 20: slipway.platform.v1.ValidateOrganizationNameRequest
+	(*ListMembersRequest)(nil),               // 21: slipway.platform.v1.ListMembersRequest
+	(*AddMemberRequest)(nil),                 // 22: slipway.platform.v1.AddMemberRequest
+	(*UpdateMemberRoleRequest)(nil),          // 23: slipway.platform.v1.UpdateMemberRoleRequest
+	(*DeleteMemberRequest)(nil),              // 24: slipway.platform.v1.DeleteMemberRequest
+	(*LeaveOrganizationRequest)(nil),         // 25: slipway.platform.v1.LeaveOrganizationRequest
+	(*ListWorkspacesRequest)(nil),            // 26: slipway.platform.v1.ListWorkspacesRequest
+	(*CreateWorkspaceRequest)(nil),           // 27: slipway.platform.v1.CreateWorkspaceRequest
+	(*DescribeWorkspaceRequest)(nil),         // 28: slipway.platform.v1.DescribeWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),           // 29: slipway.platform.v1.UpdateWorkspaceRequest
+	(*DeleteWorkspaceRequest)(nil),           // 30: slipway.platform.v1.DeleteWorkspaceRequest
+	(*ValidateWorkspaceNameRequest)(nil),     // 31: slipway.platform.v1.ValidateWorkspaceNameRequest
+	(*ListParticipantsRequest)(nil),          // 32: slipway.platform.v1.ListParticipantsRequest
+	(*AddParticipantRequest)(nil),            // 33: slipway.platform.v1.AddParticipantRequest
+	(*UpdateParticipantRoleRequest)(nil),     // 34: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*DeleteParticipantRequest)(nil),         // 35: slipway.platform.v1.DeleteParticipantRequest
+	(*ListCredentialsRequest)(nil),           // 36: slipway.platform.v1.ListCredentialsRequest
+	(*CreateCredentialsRequest)(nil),         // 37: slipway.platform.v1.CreateCredentialsRequest
+	(*DescribeCredentialsRequest)(nil),       // 38: slipway.platform.v1.DescribeCredentialsRequest
+	(*UpdateCredentialsRequest)(nil),         // 39: slipway.platform.v1.UpdateCredentialsRequest
+	(*DeleteCredentialsRequest)(nil),         // 40: slipway.platform.v1.DeleteCredentialsRequest
+	(*ValidateCredentialsNameRequest)(nil),   // 41: slipway.platform.v1.ValidateCredentialsNameRequest
+	(*GetCredentialsKeysRequest)(nil),        // 42: slipway.platform.v1.GetCredentialsKeysRequest
+	(*CreatePairingRequest)(nil),             // 43: slipway.platform.v1.CreatePairingRequest
+	(*ListComputeEnvsRequest)(nil),           // 44: slipway.platform.v1.ListComputeEnvsRequest
+	(*ListWorkflowsRequest)(nil),             // 45: slipway.platform.v1.ListWorkflowsRequest
+	(*DescribeWorkflowRequest)(nil),          // 46: slipway.platform.v1.DescribeWorkflowRequest
+	(*UpdateWorkflowRequest)(nil),            // 47: slipway.platform.v1.UpdateWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),            // 48: slipway.platform.v1.DeleteWorkflowRequest
+	(*DeleteWorkflowsRequest)(nil),           // 49: slipway.platform.v1.DeleteWorkflowsRequest
+	(*CancelWorkflowRequest)(nil),            // 50: slipway.platform.v1.CancelWorkflowRequest
+	(*ValidateWorkflowNameRequest)(nil),      // 51: slipway.platform.v1.ValidateWorkflowNameRequest
+	(*GetWorkflowProgressRequest)(nil),       // 52: slipway.platform.v1.GetWorkflowProgressRequest
+	(*GetWorkflowMetricsRequest)(nil),        // 53: slipway.platform.v1.GetWorkflowMetricsRequest
+	(*GetWorkflowLaunchRequest)(nil),         // 54: slipway.platform.v1.GetWorkflowLaunchRequest
+	(*ListTasksRequest)(nil),                 // 55: slipway.platform.v1.ListTasksRequest
+	(*DescribeTaskRequest)(nil),              // 56: slipway.platform.v1.DescribeTaskRequest
+	(*CreateTraceRequest)(nil),               // 57: slipway.platform.v1.CreateTraceRequest
+	(*BeginTraceRequest)(nil),                // 58: slipway.platform.v1.BeginTraceRequest
+	(*RecordProgressRequest)(nil),            // 59: slipway.platform.v1.RecordProgressRequest
+	(*RecordHeartbeatRequest)(nil),           // 60: slipway.platform.v1.RecordHeartbeatRequest
+	(*CompleteTraceRequest)(nil),             // 61: slipway.platform.v1.CompleteTraceRequest
+	(*CreateCodeResponse)(nil),               // 62: slipway.platform.v1.CreateCodeResponse
+	(*IssueTokensResponse)(nil),              // 63: slipway.platform.v1.IssueTokensResponse
+	(*GetServiceInfoResponse)(nil),           // 64: slipway.platform.v1.GetServiceInfoResponse
+	(*GetUserInfoResponse)(nil),              // 65: slipway.platform.v1.GetUserInfoResponse
+	(*ListUserWorkspacesResponse)(nil),       // 66: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListTokensResponse)(nil),               // 67: slipway.platform.v1.ListTokensResponse
+	(*CreateTokenResponse)(nil),              // 68: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenResponse)(nil),              // 69: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensResponse)(nil),          // 70: slipway.platform.v1.DeleteAllTokensResponse
+	(*ListOrganizationsResponse)(nil),        // 71: slipway.platform.v1.ListOrganizationsResponse
+	(*CreateOrganizationResponse)(nil),       // 72: slipway.platform.v1.CreateOrganizationResponse
+	(*DescribeOrganizationResponse)(nil),     // 73: slipway.platform.v1.DescribeOrganizationResponse
+	(*UpdateOrganizationResponse)(nil),       // 74: slipway.platform.v1.UpdateOrganizationResponse
+	(*DeleteOrganizationResponse)(nil),       // 75: slipway.platform.v1.DeleteOrganizationResponse
+	(*ValidateOrganizationNameResponse)(nil), // 76: slipway.platform.v1.ValidateOrganizationNameResponse
+	(*ListMembersResponse)(nil),              // 77: slipway.platform.v1.ListMembersResponse
+	(*AddMemberResponse)(nil),                // 78: slipway.platform.v1.AddMemberResponse
+	(*UpdateMemberRoleResponse)(nil),         // 79: slipway.platform.v1.UpdateMemberRoleResponse
+	(*DeleteMemberResponse)(nil),             // 80: slipway.platform.v1.DeleteMemberResponse
+	(*LeaveOrganizationResponse)(nil),        // 81: slipway.platform.v1.LeaveOrganizationResponse
+	(*ListWorkspacesResponse)(nil),           // 82: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 83: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 84: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 85: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 86: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 87: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 88: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 89: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 90: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 91: slipway.platform.v1.DeleteParticipantResponse
+	(*ListCredentialsResponse)(nil),          // 92: slipway.platform.v1.ListCredentialsResponse
+	(*CreateCredentialsResponse)(nil),        // 93: slipway.platform.v1.CreateCredentialsResponse
+	(*DescribeCredentialsResponse)(nil),      // 94: slipway.platform.v1.DescribeCredentialsResponse
+	(*UpdateCredentialsResponse)(nil),        // 95: slipway.platform.v1.UpdateCredentialsResponse
+	(*DeleteCredentialsResponse)(nil),        // 96: slipway.platform.v1.DeleteCredentialsResponse
+	(*ValidateCredentialsNameResponse)(nil),  // 97: slipway.platform.v1.ValidateCredentialsNameResponse
+	(*GetCredentialsKeysResponse)(nil),       // 98: slipway.platform.v1.GetCredentialsKeysResponse
+	(*CreatePairingResponse)(nil),            // 99: slipway.platform.v1.CreatePairingResponse
+	(*ListComputeEnvsResponse)(nil),          // 100: slipway.platform.v1.ListComputeEnvsResponse
+	(*ListWorkflowsResponse)(nil),            // 101: slipway.platform.v1.ListWorkflowsResponse
+	(*DescribeWorkflowResponse)(nil),         // 102: slipway.platform.v1.DescribeWorkflowResponse
+	(*UpdateWorkflowResponse)(nil),           // 103: slipway.platform.v1.UpdateWorkflowResponse
+	(*DeleteWorkflowResponse)(nil),           // 104: slipway.platform.v1.DeleteWorkflowResponse
+	(*DeleteWorkflowsResponse)(nil),          // 105: slipway.platform.v1.DeleteWorkflowsResponse
+	(*CancelWorkflowResponse)(nil),           // 106: slipway.platform.v1.CancelWorkflowResponse
+	(*ValidateWorkflowNameResponse)(nil),     // 107: slipway.platform.v1.ValidateWorkflowNameResponse
+	(*GetWorkflowProgressResponse)(nil),      // 108: slipway.platform.v1.GetWorkflowProgressResponse
+	(*GetWorkflowMetricsResponse)(nil),       // 109: slipway.platform.v1.GetWorkflowMetricsResponse
+	(*GetWorkflowLaunchResponse)(nil),        // 110: slipway.platform.v1.GetWorkflowLaunchResponse
+	(*ListTasksResponse)(nil),                // 111: slipway.platform.v1.ListTasksResponse
+	(*DescribeTaskResponse)(nil),             // 112: slipway.platform.v1.DescribeTaskResponse
+	(*CreateTraceResponse)(nil),              // 113: slipway.platform.v1.CreateTraceResponse
+	(*BeginTraceResponse)(nil),               // 114: slipway.platform.v1.BeginTraceResponse
+	(*RecordProgressResponse)(nil),           // 115: slipway.platform.v1.RecordProgressResponse
+	(*RecordHeartbeatResponse)(nil),          // 116: slipway.platform.v1.RecordHeartbeatResponse
+	(*CompleteTraceResponse)(nil),            // 117: slipway.platform.v1.CompleteTraceResponse
 }
 var file_slipway_platform_v1_platform_proto_depIdxs = []int32{
-	0, // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
-	0, // 1: slipway.platform.v1.GetCredentialsRequest.identity:type_name -> slipway.platform.v1.Identity
-	5, // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
-	1, // 3: slipway.platform.v1.PlatformService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
-	3, // 4: slipway.platform.v1.PlatformService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
-	2, // 5: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
-	4, // 6: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	0,   // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,   // 1: slipway.platform.v1.GetCredentialsRequest.identity:type_name -> slipway.platform.v1.Identity
+	5,   // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
+	1,   // 3: slipway.platform.v1.PlatformService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
+	3,   // 4: slipway.platform.v1.PlatformService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
+	6,   // 5: slipway.platform.v1.PlatformService.CreateCode:input_type -> slipway.platform.v1.CreateCodeRequest
+	7,   // 6: slipway.platform.v1.PlatformService.IssueTokens:input_type -> slipway.platform.v1.IssueTokensRequest
+	8,   // 7: slipway.platform.v1.PlatformService.GetServiceInfo:input_type -> slipway.platform.v1.GetServiceInfoRequest
+	9,   // 8: slipway.platform.v1.PlatformService.GetUserInfo:input_type -> slipway.platform.v1.GetUserInfoRequest
+	10,  // 9: slipway.platform.v1.PlatformService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
+	11,  // 10: slipway.platform.v1.PlatformService.ListTokens:input_type -> slipway.platform.v1.ListTokensRequest
+	12,  // 11: slipway.platform.v1.PlatformService.CreateToken:input_type -> slipway.platform.v1.CreateTokenRequest
+	13,  // 12: slipway.platform.v1.PlatformService.DeleteToken:input_type -> slipway.platform.v1.DeleteTokenRequest
+	14,  // 13: slipway.platform.v1.PlatformService.DeleteAllTokens:input_type -> slipway.platform.v1.DeleteAllTokensRequest
+	15,  // 14: slipway.platform.v1.PlatformService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
+	16,  // 15: slipway.platform.v1.PlatformService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
+	17,  // 16: slipway.platform.v1.PlatformService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
+	18,  // 17: slipway.platform.v1.PlatformService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
+	19,  // 18: slipway.platform.v1.PlatformService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
+	20,  // 19: slipway.platform.v1.PlatformService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
+	21,  // 20: slipway.platform.v1.PlatformService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
+	22,  // 21: slipway.platform.v1.PlatformService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
+	23,  // 22: slipway.platform.v1.PlatformService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
+	24,  // 23: slipway.platform.v1.PlatformService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
+	25,  // 24: slipway.platform.v1.PlatformService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
+	26,  // 25: slipway.platform.v1.PlatformService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
+	27,  // 26: slipway.platform.v1.PlatformService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
+	28,  // 27: slipway.platform.v1.PlatformService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
+	29,  // 28: slipway.platform.v1.PlatformService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
+	30,  // 29: slipway.platform.v1.PlatformService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
+	31,  // 30: slipway.platform.v1.PlatformService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
+	32,  // 31: slipway.platform.v1.PlatformService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
+	33,  // 32: slipway.platform.v1.PlatformService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
+	34,  // 33: slipway.platform.v1.PlatformService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
+	35,  // 34: slipway.platform.v1.PlatformService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
+	36,  // 35: slipway.platform.v1.PlatformService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
+	37,  // 36: slipway.platform.v1.PlatformService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
+	38,  // 37: slipway.platform.v1.PlatformService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
+	39,  // 38: slipway.platform.v1.PlatformService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
+	40,  // 39: slipway.platform.v1.PlatformService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
+	41,  // 40: slipway.platform.v1.PlatformService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
+	42,  // 41: slipway.platform.v1.PlatformService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
+	43,  // 42: slipway.platform.v1.PlatformService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
+	44,  // 43: slipway.platform.v1.PlatformService.ListComputeEnvs:input_type -> slipway.platform.v1.ListComputeEnvsRequest
+	45,  // 44: slipway.platform.v1.PlatformService.ListWorkflows:input_type -> slipway.platform.v1.ListWorkflowsRequest
+	46,  // 45: slipway.platform.v1.PlatformService.DescribeWorkflow:input_type -> slipway.platform.v1.DescribeWorkflowRequest
+	47,  // 46: slipway.platform.v1.PlatformService.UpdateWorkflow:input_type -> slipway.platform.v1.UpdateWorkflowRequest
+	48,  // 47: slipway.platform.v1.PlatformService.DeleteWorkflow:input_type -> slipway.platform.v1.DeleteWorkflowRequest
+	49,  // 48: slipway.platform.v1.PlatformService.DeleteWorkflows:input_type -> slipway.platform.v1.DeleteWorkflowsRequest
+	50,  // 49: slipway.platform.v1.PlatformService.CancelWorkflow:input_type -> slipway.platform.v1.CancelWorkflowRequest
+	51,  // 50: slipway.platform.v1.PlatformService.ValidateWorkflowName:input_type -> slipway.platform.v1.ValidateWorkflowNameRequest
+	52,  // 51: slipway.platform.v1.PlatformService.GetWorkflowProgress:input_type -> slipway.platform.v1.GetWorkflowProgressRequest
+	53,  // 52: slipway.platform.v1.PlatformService.GetWorkflowMetrics:input_type -> slipway.platform.v1.GetWorkflowMetricsRequest
+	54,  // 53: slipway.platform.v1.PlatformService.GetWorkflowLaunch:input_type -> slipway.platform.v1.GetWorkflowLaunchRequest
+	55,  // 54: slipway.platform.v1.PlatformService.ListTasks:input_type -> slipway.platform.v1.ListTasksRequest
+	56,  // 55: slipway.platform.v1.PlatformService.DescribeTask:input_type -> slipway.platform.v1.DescribeTaskRequest
+	57,  // 56: slipway.platform.v1.PlatformService.CreateTrace:input_type -> slipway.platform.v1.CreateTraceRequest
+	58,  // 57: slipway.platform.v1.PlatformService.BeginTrace:input_type -> slipway.platform.v1.BeginTraceRequest
+	59,  // 58: slipway.platform.v1.PlatformService.RecordProgress:input_type -> slipway.platform.v1.RecordProgressRequest
+	60,  // 59: slipway.platform.v1.PlatformService.RecordHeartbeat:input_type -> slipway.platform.v1.RecordHeartbeatRequest
+	61,  // 60: slipway.platform.v1.PlatformService.CompleteTrace:input_type -> slipway.platform.v1.CompleteTraceRequest
+	2,   // 61: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
+	4,   // 62: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
+	62,  // 63: slipway.platform.v1.PlatformService.CreateCode:output_type -> slipway.platform.v1.CreateCodeResponse
+	63,  // 64: slipway.platform.v1.PlatformService.IssueTokens:output_type -> slipway.platform.v1.IssueTokensResponse
+	64,  // 65: slipway.platform.v1.PlatformService.GetServiceInfo:output_type -> slipway.platform.v1.GetServiceInfoResponse
+	65,  // 66: slipway.platform.v1.PlatformService.GetUserInfo:output_type -> slipway.platform.v1.GetUserInfoResponse
+	66,  // 67: slipway.platform.v1.PlatformService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	67,  // 68: slipway.platform.v1.PlatformService.ListTokens:output_type -> slipway.platform.v1.ListTokensResponse
+	68,  // 69: slipway.platform.v1.PlatformService.CreateToken:output_type -> slipway.platform.v1.CreateTokenResponse
+	69,  // 70: slipway.platform.v1.PlatformService.DeleteToken:output_type -> slipway.platform.v1.DeleteTokenResponse
+	70,  // 71: slipway.platform.v1.PlatformService.DeleteAllTokens:output_type -> slipway.platform.v1.DeleteAllTokensResponse
+	71,  // 72: slipway.platform.v1.PlatformService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	72,  // 73: slipway.platform.v1.PlatformService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	73,  // 74: slipway.platform.v1.PlatformService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	74,  // 75: slipway.platform.v1.PlatformService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	75,  // 76: slipway.platform.v1.PlatformService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	76,  // 77: slipway.platform.v1.PlatformService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	77,  // 78: slipway.platform.v1.PlatformService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	78,  // 79: slipway.platform.v1.PlatformService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	79,  // 80: slipway.platform.v1.PlatformService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	80,  // 81: slipway.platform.v1.PlatformService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	81,  // 82: slipway.platform.v1.PlatformService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	82,  // 83: slipway.platform.v1.PlatformService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	83,  // 84: slipway.platform.v1.PlatformService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	84,  // 85: slipway.platform.v1.PlatformService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	85,  // 86: slipway.platform.v1.PlatformService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	86,  // 87: slipway.platform.v1.PlatformService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	87,  // 88: slipway.platform.v1.PlatformService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	88,  // 89: slipway.platform.v1.PlatformService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	89,  // 90: slipway.platform.v1.PlatformService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	90,  // 91: slipway.platform.v1.PlatformService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	91,  // 92: slipway.platform.v1.PlatformService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	92,  // 93: slipway.platform.v1.PlatformService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
+	93,  // 94: slipway.platform.v1.PlatformService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
+	94,  // 95: slipway.platform.v1.PlatformService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
+	95,  // 96: slipway.platform.v1.PlatformService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
+	96,  // 97: slipway.platform.v1.PlatformService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
+	97,  // 98: slipway.platform.v1.PlatformService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
+	98,  // 99: slipway.platform.v1.PlatformService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
+	99,  // 100: slipway.platform.v1.PlatformService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
+	100, // 101: slipway.platform.v1.PlatformService.ListComputeEnvs:output_type -> slipway.platform.v1.ListComputeEnvsResponse
+	101, // 102: slipway.platform.v1.PlatformService.ListWorkflows:output_type -> slipway.platform.v1.ListWorkflowsResponse
+	102, // 103: slipway.platform.v1.PlatformService.DescribeWorkflow:output_type -> slipway.platform.v1.DescribeWorkflowResponse
+	103, // 104: slipway.platform.v1.PlatformService.UpdateWorkflow:output_type -> slipway.platform.v1.UpdateWorkflowResponse
+	104, // 105: slipway.platform.v1.PlatformService.DeleteWorkflow:output_type -> slipway.platform.v1.DeleteWorkflowResponse
+	105, // 106: slipway.platform.v1.PlatformService.DeleteWorkflows:output_type -> slipway.platform.v1.DeleteWorkflowsResponse
+	106, // 107: slipway.platform.v1.PlatformService.CancelWorkflow:output_type -> slipway.platform.v1.CancelWorkflowResponse
+	107, // 108: slipway.platform.v1.PlatformService.ValidateWorkflowName:output_type -> slipway.platform.v1.ValidateWorkflowNameResponse
+	108, // 109: slipway.platform.v1.PlatformService.GetWorkflowProgress:output_type -> slipway.platform.v1.GetWorkflowProgressResponse
+	109, // 110: slipway.platform.v1.PlatformService.GetWorkflowMetrics:output_type -> slipway.platform.v1.GetWorkflowMetricsResponse
+	110, // 111: slipway.platform.v1.PlatformService.GetWorkflowLaunch:output_type -> slipway.platform.v1.GetWorkflowLaunchResponse
+	111, // 112: slipway.platform.v1.PlatformService.ListTasks:output_type -> slipway.platform.v1.ListTasksResponse
+	112, // 113: slipway.platform.v1.PlatformService.DescribeTask:output_type -> slipway.platform.v1.DescribeTaskResponse
+	113, // 114: slipway.platform.v1.PlatformService.CreateTrace:output_type -> slipway.platform.v1.CreateTraceResponse
+	114, // 115: slipway.platform.v1.PlatformService.BeginTrace:output_type -> slipway.platform.v1.BeginTraceResponse
+	115, // 116: slipway.platform.v1.PlatformService.RecordProgress:output_type -> slipway.platform.v1.RecordProgressResponse
+	116, // 117: slipway.platform.v1.PlatformService.RecordHeartbeat:output_type -> slipway.platform.v1.RecordHeartbeatResponse
+	117, // 118: slipway.platform.v1.PlatformService.CompleteTrace:output_type -> slipway.platform.v1.CompleteTraceResponse
+	61,  // [61:119] is the sub-list for method output_type
+	3,   // [3:61] is the sub-list for method input_type
+	3,   // [3:3] is the sub-list for extension type_name
+	3,   // [3:3] is the sub-list for extension extendee
+	0,   // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_platform_proto_init() }
@@ -436,6 +723,13 @@ func file_slipway_platform_v1_platform_proto_init() {
 	if File_slipway_platform_v1_platform_proto != nil {
 		return
 	}
+	file_slipway_platform_v1_account_proto_init()
+	file_slipway_platform_v1_credentials_proto_init()
+	file_slipway_platform_v1_organization_proto_init()
+	file_slipway_platform_v1_signin_proto_init()
+	file_slipway_platform_v1_trace_proto_init()
+	file_slipway_platform_v1_workflow_proto_init()
+	file_slipway_platform_v1_workspace_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

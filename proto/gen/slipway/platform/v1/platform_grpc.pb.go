@@ -4,7 +4,8 @@
 // - protoc             (unknown)
 // source: slipway/platform/v1/platform.proto
 
-// The platform room: who is calling, and which registry credentials are theirs.
+// The platform room: who is calling, which registry credentials are theirs, and
+// what they ran.
 
 package platformv1
 
@@ -21,16 +22,74 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PlatformService_Authorize_FullMethodName      = "/slipway.platform.v1.PlatformService/Authorize"
-	PlatformService_GetCredentials_FullMethodName = "/slipway.platform.v1.PlatformService/GetCredentials"
+	PlatformService_Authorize_FullMethodName                = "/slipway.platform.v1.PlatformService/Authorize"
+	PlatformService_GetCredentials_FullMethodName           = "/slipway.platform.v1.PlatformService/GetCredentials"
+	PlatformService_CreateCode_FullMethodName               = "/slipway.platform.v1.PlatformService/CreateCode"
+	PlatformService_IssueTokens_FullMethodName              = "/slipway.platform.v1.PlatformService/IssueTokens"
+	PlatformService_GetServiceInfo_FullMethodName           = "/slipway.platform.v1.PlatformService/GetServiceInfo"
+	PlatformService_GetUserInfo_FullMethodName              = "/slipway.platform.v1.PlatformService/GetUserInfo"
+	PlatformService_ListUserWorkspaces_FullMethodName       = "/slipway.platform.v1.PlatformService/ListUserWorkspaces"
+	PlatformService_ListTokens_FullMethodName               = "/slipway.platform.v1.PlatformService/ListTokens"
+	PlatformService_CreateToken_FullMethodName              = "/slipway.platform.v1.PlatformService/CreateToken"
+	PlatformService_DeleteToken_FullMethodName              = "/slipway.platform.v1.PlatformService/DeleteToken"
+	PlatformService_DeleteAllTokens_FullMethodName          = "/slipway.platform.v1.PlatformService/DeleteAllTokens"
+	PlatformService_ListOrganizations_FullMethodName        = "/slipway.platform.v1.PlatformService/ListOrganizations"
+	PlatformService_CreateOrganization_FullMethodName       = "/slipway.platform.v1.PlatformService/CreateOrganization"
+	PlatformService_DescribeOrganization_FullMethodName     = "/slipway.platform.v1.PlatformService/DescribeOrganization"
+	PlatformService_UpdateOrganization_FullMethodName       = "/slipway.platform.v1.PlatformService/UpdateOrganization"
+	PlatformService_DeleteOrganization_FullMethodName       = "/slipway.platform.v1.PlatformService/DeleteOrganization"
+	PlatformService_ValidateOrganizationName_FullMethodName = "/slipway.platform.v1.PlatformService/ValidateOrganizationName"
+	PlatformService_ListMembers_FullMethodName              = "/slipway.platform.v1.PlatformService/ListMembers"
+	PlatformService_AddMember_FullMethodName                = "/slipway.platform.v1.PlatformService/AddMember"
+	PlatformService_UpdateMemberRole_FullMethodName         = "/slipway.platform.v1.PlatformService/UpdateMemberRole"
+	PlatformService_DeleteMember_FullMethodName             = "/slipway.platform.v1.PlatformService/DeleteMember"
+	PlatformService_LeaveOrganization_FullMethodName        = "/slipway.platform.v1.PlatformService/LeaveOrganization"
+	PlatformService_ListWorkspaces_FullMethodName           = "/slipway.platform.v1.PlatformService/ListWorkspaces"
+	PlatformService_CreateWorkspace_FullMethodName          = "/slipway.platform.v1.PlatformService/CreateWorkspace"
+	PlatformService_DescribeWorkspace_FullMethodName        = "/slipway.platform.v1.PlatformService/DescribeWorkspace"
+	PlatformService_UpdateWorkspace_FullMethodName          = "/slipway.platform.v1.PlatformService/UpdateWorkspace"
+	PlatformService_DeleteWorkspace_FullMethodName          = "/slipway.platform.v1.PlatformService/DeleteWorkspace"
+	PlatformService_ValidateWorkspaceName_FullMethodName    = "/slipway.platform.v1.PlatformService/ValidateWorkspaceName"
+	PlatformService_ListParticipants_FullMethodName         = "/slipway.platform.v1.PlatformService/ListParticipants"
+	PlatformService_AddParticipant_FullMethodName           = "/slipway.platform.v1.PlatformService/AddParticipant"
+	PlatformService_UpdateParticipantRole_FullMethodName    = "/slipway.platform.v1.PlatformService/UpdateParticipantRole"
+	PlatformService_DeleteParticipant_FullMethodName        = "/slipway.platform.v1.PlatformService/DeleteParticipant"
+	PlatformService_ListCredentials_FullMethodName          = "/slipway.platform.v1.PlatformService/ListCredentials"
+	PlatformService_CreateCredentials_FullMethodName        = "/slipway.platform.v1.PlatformService/CreateCredentials"
+	PlatformService_DescribeCredentials_FullMethodName      = "/slipway.platform.v1.PlatformService/DescribeCredentials"
+	PlatformService_UpdateCredentials_FullMethodName        = "/slipway.platform.v1.PlatformService/UpdateCredentials"
+	PlatformService_DeleteCredentials_FullMethodName        = "/slipway.platform.v1.PlatformService/DeleteCredentials"
+	PlatformService_ValidateCredentialsName_FullMethodName  = "/slipway.platform.v1.PlatformService/ValidateCredentialsName"
+	PlatformService_GetCredentialsKeys_FullMethodName       = "/slipway.platform.v1.PlatformService/GetCredentialsKeys"
+	PlatformService_CreatePairing_FullMethodName            = "/slipway.platform.v1.PlatformService/CreatePairing"
+	PlatformService_ListComputeEnvs_FullMethodName          = "/slipway.platform.v1.PlatformService/ListComputeEnvs"
+	PlatformService_ListWorkflows_FullMethodName            = "/slipway.platform.v1.PlatformService/ListWorkflows"
+	PlatformService_DescribeWorkflow_FullMethodName         = "/slipway.platform.v1.PlatformService/DescribeWorkflow"
+	PlatformService_UpdateWorkflow_FullMethodName           = "/slipway.platform.v1.PlatformService/UpdateWorkflow"
+	PlatformService_DeleteWorkflow_FullMethodName           = "/slipway.platform.v1.PlatformService/DeleteWorkflow"
+	PlatformService_DeleteWorkflows_FullMethodName          = "/slipway.platform.v1.PlatformService/DeleteWorkflows"
+	PlatformService_CancelWorkflow_FullMethodName           = "/slipway.platform.v1.PlatformService/CancelWorkflow"
+	PlatformService_ValidateWorkflowName_FullMethodName     = "/slipway.platform.v1.PlatformService/ValidateWorkflowName"
+	PlatformService_GetWorkflowProgress_FullMethodName      = "/slipway.platform.v1.PlatformService/GetWorkflowProgress"
+	PlatformService_GetWorkflowMetrics_FullMethodName       = "/slipway.platform.v1.PlatformService/GetWorkflowMetrics"
+	PlatformService_GetWorkflowLaunch_FullMethodName        = "/slipway.platform.v1.PlatformService/GetWorkflowLaunch"
+	PlatformService_ListTasks_FullMethodName                = "/slipway.platform.v1.PlatformService/ListTasks"
+	PlatformService_DescribeTask_FullMethodName             = "/slipway.platform.v1.PlatformService/DescribeTask"
+	PlatformService_CreateTrace_FullMethodName              = "/slipway.platform.v1.PlatformService/CreateTrace"
+	PlatformService_BeginTrace_FullMethodName               = "/slipway.platform.v1.PlatformService/BeginTrace"
+	PlatformService_RecordProgress_FullMethodName           = "/slipway.platform.v1.PlatformService/RecordProgress"
+	PlatformService_RecordHeartbeat_FullMethodName          = "/slipway.platform.v1.PlatformService/RecordHeartbeat"
+	PlatformService_CompleteTrace_FullMethodName            = "/slipway.platform.v1.PlatformService/CompleteTrace"
 )
 
 // PlatformServiceClient is the client API for PlatformService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PlatformService answers for users. Both calls are internal: they have no
-// REST door, and only rooms of the same installation can reach them.
+// PlatformService answers for users: who they are, what is theirs, and what
+// they ran. A call without a REST door is internal: only rooms of the same
+// installation can reach it. Of two doors that fit a path the one that stands
+// later here is taken, so fixed paths follow those with parameters.
 type PlatformServiceClient interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
@@ -40,6 +99,126 @@ type PlatformServiceClient interface {
 	// without any for it is no error: the answer's `credentials` is absent.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(ctx context.Context, in *GetCredentialsRequest, opts ...grpc.CallOption) (*GetCredentialsResponse, error)
+	// CreateCode answers an authorization code for whoever shows an access token,
+	// to be sent to a program on the same machine. For the gateway's sign-in page.
+	CreateCode(ctx context.Context, in *CreateCodeRequest, opts ...grpc.CallOption) (*CreateCodeResponse, error)
+	// IssueTokens answers an access token that ends soon and a refresh token, for
+	// a code or for a refresh token. For the gateway's token endpoint.
+	IssueTokens(ctx context.Context, in *IssueTokensRequest, opts ...grpc.CallOption) (*IssueTokensResponse, error)
+	// GetServiceInfo says what is running. It needs no token.
+	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
+	// GetUserInfo says whose token it is.
+	GetUserInfo(ctx context.Context, in *GetUserInfoRequest, opts ...grpc.CallOption) (*GetUserInfoResponse, error)
+	// ListUserWorkspaces lists the organisations and workspaces of a user.
+	ListUserWorkspaces(ctx context.Context, in *ListUserWorkspacesRequest, opts ...grpc.CallOption) (*ListUserWorkspacesResponse, error)
+	// ListTokens lists the caller's access tokens, without what is secret.
+	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
+	// CreateToken makes an access token. The token is shown this once.
+	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
+	// DeleteToken revokes one of the caller's tokens, at once.
+	DeleteToken(ctx context.Context, in *DeleteTokenRequest, opts ...grpc.CallOption) (*DeleteTokenResponse, error)
+	// DeleteAllTokens revokes all of the caller's tokens, the one of this call
+	// too.
+	DeleteAllTokens(ctx context.Context, in *DeleteAllTokensRequest, opts ...grpc.CallOption) (*DeleteAllTokensResponse, error)
+	// ListOrganizations lists the organisations that the caller is a member of.
+	ListOrganizations(ctx context.Context, in *ListOrganizationsRequest, opts ...grpc.CallOption) (*ListOrganizationsResponse, error)
+	// CreateOrganization makes an organisation, which the caller owns.
+	CreateOrganization(ctx context.Context, in *CreateOrganizationRequest, opts ...grpc.CallOption) (*CreateOrganizationResponse, error)
+	// DescribeOrganization answers one organisation.
+	DescribeOrganization(ctx context.Context, in *DescribeOrganizationRequest, opts ...grpc.CallOption) (*DescribeOrganizationResponse, error)
+	// UpdateOrganization changes what is given.
+	UpdateOrganization(ctx context.Context, in *UpdateOrganizationRequest, opts ...grpc.CallOption) (*UpdateOrganizationResponse, error)
+	// DeleteOrganization removes an organisation without workspaces.
+	DeleteOrganization(ctx context.Context, in *DeleteOrganizationRequest, opts ...grpc.CallOption) (*DeleteOrganizationResponse, error)
+	// ValidateOrganizationName says whether a name is free.
+	ValidateOrganizationName(ctx context.Context, in *ValidateOrganizationNameRequest, opts ...grpc.CallOption) (*ValidateOrganizationNameResponse, error)
+	// ListMembers lists the members of an organisation.
+	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
+	// AddMember makes a user a member.
+	AddMember(ctx context.Context, in *AddMemberRequest, opts ...grpc.CallOption) (*AddMemberResponse, error)
+	// UpdateMemberRole changes what a member may do.
+	UpdateMemberRole(ctx context.Context, in *UpdateMemberRoleRequest, opts ...grpc.CallOption) (*UpdateMemberRoleResponse, error)
+	// DeleteMember removes a member, from the workspaces too.
+	DeleteMember(ctx context.Context, in *DeleteMemberRequest, opts ...grpc.CallOption) (*DeleteMemberResponse, error)
+	// LeaveOrganization removes the caller.
+	LeaveOrganization(ctx context.Context, in *LeaveOrganizationRequest, opts ...grpc.CallOption) (*LeaveOrganizationResponse, error)
+	// ListWorkspaces lists the workspaces of an organisation that the caller may
+	// see.
+	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
+	// CreateWorkspace makes a workspace.
+	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error)
+	// DescribeWorkspace answers one workspace.
+	DescribeWorkspace(ctx context.Context, in *DescribeWorkspaceRequest, opts ...grpc.CallOption) (*DescribeWorkspaceResponse, error)
+	// UpdateWorkspace changes what is given.
+	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*UpdateWorkspaceResponse, error)
+	// DeleteWorkspace removes a workspace without credentials and runs.
+	DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error)
+	// ValidateWorkspaceName says whether a name is free.
+	ValidateWorkspaceName(ctx context.Context, in *ValidateWorkspaceNameRequest, opts ...grpc.CallOption) (*ValidateWorkspaceNameResponse, error)
+	// ListParticipants lists who works in a workspace.
+	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
+	// AddParticipant lets a user in.
+	AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*AddParticipantResponse, error)
+	// UpdateParticipantRole changes what a participant may do.
+	UpdateParticipantRole(ctx context.Context, in *UpdateParticipantRoleRequest, opts ...grpc.CallOption) (*UpdateParticipantRoleResponse, error)
+	// DeleteParticipant removes a participant.
+	DeleteParticipant(ctx context.Context, in *DeleteParticipantRequest, opts ...grpc.CallOption) (*DeleteParticipantResponse, error)
+	// ListCredentials lists credentials, without what is secret.
+	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
+	// CreateCredentials keeps credentials. Their secrets are never shown again.
+	CreateCredentials(ctx context.Context, in *CreateCredentialsRequest, opts ...grpc.CallOption) (*CreateCredentialsResponse, error)
+	// DescribeCredentials answers one record, without what is secret.
+	DescribeCredentials(ctx context.Context, in *DescribeCredentialsRequest, opts ...grpc.CallOption) (*DescribeCredentialsResponse, error)
+	// UpdateCredentials changes what is given; secrets that are left out stay.
+	UpdateCredentials(ctx context.Context, in *UpdateCredentialsRequest, opts ...grpc.CallOption) (*UpdateCredentialsResponse, error)
+	// DeleteCredentials removes credentials.
+	DeleteCredentials(ctx context.Context, in *DeleteCredentialsRequest, opts ...grpc.CallOption) (*DeleteCredentialsResponse, error)
+	// ValidateCredentialsName says whether a name is free.
+	ValidateCredentialsName(ctx context.Context, in *ValidateCredentialsNameRequest, opts ...grpc.CallOption) (*ValidateCredentialsNameResponse, error)
+	// GetCredentialsKeys answers the secrets for a paired service, encrypted with
+	// its key.
+	GetCredentialsKeys(ctx context.Context, in *GetCredentialsKeysRequest, opts ...grpc.CallOption) (*GetCredentialsKeysResponse, error)
+	// CreatePairing takes a service's public key. For operators, who sign in with
+	// HTTP basic.
+	CreatePairing(ctx context.Context, in *CreatePairingRequest, opts ...grpc.CallOption) (*CreatePairingResponse, error)
+	// ListComputeEnvs answers an empty list, which clients ask for.
+	ListComputeEnvs(ctx context.Context, in *ListComputeEnvsRequest, opts ...grpc.CallOption) (*ListComputeEnvsResponse, error)
+	// ListWorkflows lists runs, newest first.
+	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
+	// DescribeWorkflow answers one run.
+	DescribeWorkflow(ctx context.Context, in *DescribeWorkflowRequest, opts ...grpc.CallOption) (*DescribeWorkflowResponse, error)
+	// UpdateWorkflow takes a change of a run and leaves the run as it is.
+	UpdateWorkflow(ctx context.Context, in *UpdateWorkflowRequest, opts ...grpc.CallOption) (*UpdateWorkflowResponse, error)
+	// DeleteWorkflow removes a run that has ended.
+	DeleteWorkflow(ctx context.Context, in *DeleteWorkflowRequest, opts ...grpc.CallOption) (*DeleteWorkflowResponse, error)
+	// DeleteWorkflows removes runs that have ended, and lists those that it could
+	// not.
+	DeleteWorkflows(ctx context.Context, in *DeleteWorkflowsRequest, opts ...grpc.CallOption) (*DeleteWorkflowsResponse, error)
+	// CancelWorkflow marks a run as cancelled.
+	CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error)
+	// ValidateWorkflowName says whether a run name is free in a session.
+	ValidateWorkflowName(ctx context.Context, in *ValidateWorkflowNameRequest, opts ...grpc.CallOption) (*ValidateWorkflowNameResponse, error)
+	// GetWorkflowProgress answers the counts of a run, as they were kept while its
+	// tasks came in.
+	GetWorkflowProgress(ctx context.Context, in *GetWorkflowProgressRequest, opts ...grpc.CallOption) (*GetWorkflowProgressResponse, error)
+	// GetWorkflowMetrics answers the metrics that came with the end of a run.
+	GetWorkflowMetrics(ctx context.Context, in *GetWorkflowMetricsRequest, opts ...grpc.CallOption) (*GetWorkflowMetricsResponse, error)
+	// GetWorkflowLaunch answers what a run was started with.
+	GetWorkflowLaunch(ctx context.Context, in *GetWorkflowLaunchRequest, opts ...grpc.CallOption) (*GetWorkflowLaunchResponse, error)
+	// ListTasks lists the tasks of a run.
+	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// DescribeTask answers one task.
+	DescribeTask(ctx context.Context, in *DescribeTaskRequest, opts ...grpc.CallOption) (*DescribeTaskResponse, error)
+	// CreateTrace announces a run. A repeated call answers the same run.
+	CreateTrace(ctx context.Context, in *CreateTraceRequest, opts ...grpc.CallOption) (*CreateTraceResponse, error)
+	// BeginTrace starts a run.
+	BeginTrace(ctx context.Context, in *BeginTraceRequest, opts ...grpc.CallOption) (*BeginTraceResponse, error)
+	// RecordProgress takes tasks of a run.
+	RecordProgress(ctx context.Context, in *RecordProgressRequest, opts ...grpc.CallOption) (*RecordProgressResponse, error)
+	// RecordHeartbeat says that a run goes on.
+	RecordHeartbeat(ctx context.Context, in *RecordHeartbeatRequest, opts ...grpc.CallOption) (*RecordHeartbeatResponse, error)
+	// CompleteTrace ends a run.
+	CompleteTrace(ctx context.Context, in *CompleteTraceRequest, opts ...grpc.CallOption) (*CompleteTraceResponse, error)
 }
 
 type platformServiceClient struct {
@@ -70,12 +249,574 @@ func (c *platformServiceClient) GetCredentials(ctx context.Context, in *GetCrede
 	return out, nil
 }
 
+func (c *platformServiceClient) CreateCode(ctx context.Context, in *CreateCodeRequest, opts ...grpc.CallOption) (*CreateCodeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateCodeResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateCode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) IssueTokens(ctx context.Context, in *IssueTokensRequest, opts ...grpc.CallOption) (*IssueTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IssueTokensResponse)
+	err := c.cc.Invoke(ctx, PlatformService_IssueTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetServiceInfoResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetServiceInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetUserInfo(ctx context.Context, in *GetUserInfoRequest, opts ...grpc.CallOption) (*GetUserInfoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUserInfoResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetUserInfo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListUserWorkspaces(ctx context.Context, in *ListUserWorkspacesRequest, opts ...grpc.CallOption) (*ListUserWorkspacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUserWorkspacesResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListUserWorkspaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTokensResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateTokenResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteToken(ctx context.Context, in *DeleteTokenRequest, opts ...grpc.CallOption) (*DeleteTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteTokenResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteAllTokens(ctx context.Context, in *DeleteAllTokensRequest, opts ...grpc.CallOption) (*DeleteAllTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteAllTokensResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteAllTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListOrganizations(ctx context.Context, in *ListOrganizationsRequest, opts ...grpc.CallOption) (*ListOrganizationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListOrganizationsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListOrganizations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreateOrganization(ctx context.Context, in *CreateOrganizationRequest, opts ...grpc.CallOption) (*CreateOrganizationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateOrganizationResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateOrganization_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DescribeOrganization(ctx context.Context, in *DescribeOrganizationRequest, opts ...grpc.CallOption) (*DescribeOrganizationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeOrganizationResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DescribeOrganization_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateOrganization(ctx context.Context, in *UpdateOrganizationRequest, opts ...grpc.CallOption) (*UpdateOrganizationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateOrganizationResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateOrganization_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteOrganization(ctx context.Context, in *DeleteOrganizationRequest, opts ...grpc.CallOption) (*DeleteOrganizationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteOrganizationResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteOrganization_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ValidateOrganizationName(ctx context.Context, in *ValidateOrganizationNameRequest, opts ...grpc.CallOption) (*ValidateOrganizationNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateOrganizationNameResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ValidateOrganizationName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMembersResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListMembers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) AddMember(ctx context.Context, in *AddMemberRequest, opts ...grpc.CallOption) (*AddMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddMemberResponse)
+	err := c.cc.Invoke(ctx, PlatformService_AddMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateMemberRole(ctx context.Context, in *UpdateMemberRoleRequest, opts ...grpc.CallOption) (*UpdateMemberRoleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateMemberRoleResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateMemberRole_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteMember(ctx context.Context, in *DeleteMemberRequest, opts ...grpc.CallOption) (*DeleteMemberResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteMemberResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) LeaveOrganization(ctx context.Context, in *LeaveOrganizationRequest, opts ...grpc.CallOption) (*LeaveOrganizationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LeaveOrganizationResponse)
+	err := c.cc.Invoke(ctx, PlatformService_LeaveOrganization_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkspacesResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListWorkspaces_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateWorkspaceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DescribeWorkspace(ctx context.Context, in *DescribeWorkspaceRequest, opts ...grpc.CallOption) (*DescribeWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeWorkspaceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DescribeWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*UpdateWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateWorkspaceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkspaceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteWorkspace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ValidateWorkspaceName(ctx context.Context, in *ValidateWorkspaceNameRequest, opts ...grpc.CallOption) (*ValidateWorkspaceNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateWorkspaceNameResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ValidateWorkspaceName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListParticipantsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListParticipants_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*AddParticipantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AddParticipantResponse)
+	err := c.cc.Invoke(ctx, PlatformService_AddParticipant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateParticipantRole(ctx context.Context, in *UpdateParticipantRoleRequest, opts ...grpc.CallOption) (*UpdateParticipantRoleResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateParticipantRoleResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateParticipantRole_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteParticipant(ctx context.Context, in *DeleteParticipantRequest, opts ...grpc.CallOption) (*DeleteParticipantResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteParticipantResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteParticipant_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListCredentialsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreateCredentials(ctx context.Context, in *CreateCredentialsRequest, opts ...grpc.CallOption) (*CreateCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateCredentialsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DescribeCredentials(ctx context.Context, in *DescribeCredentialsRequest, opts ...grpc.CallOption) (*DescribeCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeCredentialsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DescribeCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateCredentials(ctx context.Context, in *UpdateCredentialsRequest, opts ...grpc.CallOption) (*UpdateCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateCredentialsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteCredentials(ctx context.Context, in *DeleteCredentialsRequest, opts ...grpc.CallOption) (*DeleteCredentialsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteCredentialsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ValidateCredentialsName(ctx context.Context, in *ValidateCredentialsNameRequest, opts ...grpc.CallOption) (*ValidateCredentialsNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateCredentialsNameResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ValidateCredentialsName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetCredentialsKeys(ctx context.Context, in *GetCredentialsKeysRequest, opts ...grpc.CallOption) (*GetCredentialsKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetCredentialsKeysResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetCredentialsKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreatePairing(ctx context.Context, in *CreatePairingRequest, opts ...grpc.CallOption) (*CreatePairingResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreatePairingResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreatePairing_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListComputeEnvs(ctx context.Context, in *ListComputeEnvsRequest, opts ...grpc.CallOption) (*ListComputeEnvsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListComputeEnvsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListComputeEnvs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListWorkflowsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DescribeWorkflow(ctx context.Context, in *DescribeWorkflowRequest, opts ...grpc.CallOption) (*DescribeWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeWorkflowResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DescribeWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) UpdateWorkflow(ctx context.Context, in *UpdateWorkflowRequest, opts ...grpc.CallOption) (*UpdateWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateWorkflowResponse)
+	err := c.cc.Invoke(ctx, PlatformService_UpdateWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteWorkflow(ctx context.Context, in *DeleteWorkflowRequest, opts ...grpc.CallOption) (*DeleteWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkflowResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DeleteWorkflows(ctx context.Context, in *DeleteWorkflowsRequest, opts ...grpc.CallOption) (*DeleteWorkflowsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteWorkflowsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DeleteWorkflows_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CancelWorkflowResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CancelWorkflow_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ValidateWorkflowName(ctx context.Context, in *ValidateWorkflowNameRequest, opts ...grpc.CallOption) (*ValidateWorkflowNameResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ValidateWorkflowNameResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ValidateWorkflowName_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetWorkflowProgress(ctx context.Context, in *GetWorkflowProgressRequest, opts ...grpc.CallOption) (*GetWorkflowProgressResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetWorkflowProgressResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetWorkflowProgress_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetWorkflowMetrics(ctx context.Context, in *GetWorkflowMetricsRequest, opts ...grpc.CallOption) (*GetWorkflowMetricsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetWorkflowMetricsResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetWorkflowMetrics_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetWorkflowLaunch(ctx context.Context, in *GetWorkflowLaunchRequest, opts ...grpc.CallOption) (*GetWorkflowLaunchResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetWorkflowLaunchResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetWorkflowLaunch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTasksResponse)
+	err := c.cc.Invoke(ctx, PlatformService_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) DescribeTask(ctx context.Context, in *DescribeTaskRequest, opts ...grpc.CallOption) (*DescribeTaskResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeTaskResponse)
+	err := c.cc.Invoke(ctx, PlatformService_DescribeTask_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CreateTrace(ctx context.Context, in *CreateTraceRequest, opts ...grpc.CallOption) (*CreateTraceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateTraceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CreateTrace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) BeginTrace(ctx context.Context, in *BeginTraceRequest, opts ...grpc.CallOption) (*BeginTraceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginTraceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_BeginTrace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) RecordProgress(ctx context.Context, in *RecordProgressRequest, opts ...grpc.CallOption) (*RecordProgressResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordProgressResponse)
+	err := c.cc.Invoke(ctx, PlatformService_RecordProgress_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) RecordHeartbeat(ctx context.Context, in *RecordHeartbeatRequest, opts ...grpc.CallOption) (*RecordHeartbeatResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecordHeartbeatResponse)
+	err := c.cc.Invoke(ctx, PlatformService_RecordHeartbeat_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) CompleteTrace(ctx context.Context, in *CompleteTraceRequest, opts ...grpc.CallOption) (*CompleteTraceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompleteTraceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_CompleteTrace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PlatformServiceServer is the server API for PlatformService service.
 // All implementations must embed UnimplementedPlatformServiceServer
 // for forward compatibility.
 //
-// PlatformService answers for users. Both calls are internal: they have no
-// REST door, and only rooms of the same installation can reach them.
+// PlatformService answers for users: who they are, what is theirs, and what
+// they ran. A call without a REST door is internal: only rooms of the same
+// installation can reach it. Of two doors that fit a path the one that stands
+// later here is taken, so fixed paths follow those with parameters.
 type PlatformServiceServer interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
@@ -85,6 +826,126 @@ type PlatformServiceServer interface {
 	// without any for it is no error: the answer's `credentials` is absent.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error)
+	// CreateCode answers an authorization code for whoever shows an access token,
+	// to be sent to a program on the same machine. For the gateway's sign-in page.
+	CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error)
+	// IssueTokens answers an access token that ends soon and a refresh token, for
+	// a code or for a refresh token. For the gateway's token endpoint.
+	IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error)
+	// GetServiceInfo says what is running. It needs no token.
+	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
+	// GetUserInfo says whose token it is.
+	GetUserInfo(context.Context, *GetUserInfoRequest) (*GetUserInfoResponse, error)
+	// ListUserWorkspaces lists the organisations and workspaces of a user.
+	ListUserWorkspaces(context.Context, *ListUserWorkspacesRequest) (*ListUserWorkspacesResponse, error)
+	// ListTokens lists the caller's access tokens, without what is secret.
+	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
+	// CreateToken makes an access token. The token is shown this once.
+	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
+	// DeleteToken revokes one of the caller's tokens, at once.
+	DeleteToken(context.Context, *DeleteTokenRequest) (*DeleteTokenResponse, error)
+	// DeleteAllTokens revokes all of the caller's tokens, the one of this call
+	// too.
+	DeleteAllTokens(context.Context, *DeleteAllTokensRequest) (*DeleteAllTokensResponse, error)
+	// ListOrganizations lists the organisations that the caller is a member of.
+	ListOrganizations(context.Context, *ListOrganizationsRequest) (*ListOrganizationsResponse, error)
+	// CreateOrganization makes an organisation, which the caller owns.
+	CreateOrganization(context.Context, *CreateOrganizationRequest) (*CreateOrganizationResponse, error)
+	// DescribeOrganization answers one organisation.
+	DescribeOrganization(context.Context, *DescribeOrganizationRequest) (*DescribeOrganizationResponse, error)
+	// UpdateOrganization changes what is given.
+	UpdateOrganization(context.Context, *UpdateOrganizationRequest) (*UpdateOrganizationResponse, error)
+	// DeleteOrganization removes an organisation without workspaces.
+	DeleteOrganization(context.Context, *DeleteOrganizationRequest) (*DeleteOrganizationResponse, error)
+	// ValidateOrganizationName says whether a name is free.
+	ValidateOrganizationName(context.Context, *ValidateOrganizationNameRequest) (*ValidateOrganizationNameResponse, error)
+	// ListMembers lists the members of an organisation.
+	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
+	// AddMember makes a user a member.
+	AddMember(context.Context, *AddMemberRequest) (*AddMemberResponse, error)
+	// UpdateMemberRole changes what a member may do.
+	UpdateMemberRole(context.Context, *UpdateMemberRoleRequest) (*UpdateMemberRoleResponse, error)
+	// DeleteMember removes a member, from the workspaces too.
+	DeleteMember(context.Context, *DeleteMemberRequest) (*DeleteMemberResponse, error)
+	// LeaveOrganization removes the caller.
+	LeaveOrganization(context.Context, *LeaveOrganizationRequest) (*LeaveOrganizationResponse, error)
+	// ListWorkspaces lists the workspaces of an organisation that the caller may
+	// see.
+	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
+	// CreateWorkspace makes a workspace.
+	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error)
+	// DescribeWorkspace answers one workspace.
+	DescribeWorkspace(context.Context, *DescribeWorkspaceRequest) (*DescribeWorkspaceResponse, error)
+	// UpdateWorkspace changes what is given.
+	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*UpdateWorkspaceResponse, error)
+	// DeleteWorkspace removes a workspace without credentials and runs.
+	DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error)
+	// ValidateWorkspaceName says whether a name is free.
+	ValidateWorkspaceName(context.Context, *ValidateWorkspaceNameRequest) (*ValidateWorkspaceNameResponse, error)
+	// ListParticipants lists who works in a workspace.
+	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
+	// AddParticipant lets a user in.
+	AddParticipant(context.Context, *AddParticipantRequest) (*AddParticipantResponse, error)
+	// UpdateParticipantRole changes what a participant may do.
+	UpdateParticipantRole(context.Context, *UpdateParticipantRoleRequest) (*UpdateParticipantRoleResponse, error)
+	// DeleteParticipant removes a participant.
+	DeleteParticipant(context.Context, *DeleteParticipantRequest) (*DeleteParticipantResponse, error)
+	// ListCredentials lists credentials, without what is secret.
+	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
+	// CreateCredentials keeps credentials. Their secrets are never shown again.
+	CreateCredentials(context.Context, *CreateCredentialsRequest) (*CreateCredentialsResponse, error)
+	// DescribeCredentials answers one record, without what is secret.
+	DescribeCredentials(context.Context, *DescribeCredentialsRequest) (*DescribeCredentialsResponse, error)
+	// UpdateCredentials changes what is given; secrets that are left out stay.
+	UpdateCredentials(context.Context, *UpdateCredentialsRequest) (*UpdateCredentialsResponse, error)
+	// DeleteCredentials removes credentials.
+	DeleteCredentials(context.Context, *DeleteCredentialsRequest) (*DeleteCredentialsResponse, error)
+	// ValidateCredentialsName says whether a name is free.
+	ValidateCredentialsName(context.Context, *ValidateCredentialsNameRequest) (*ValidateCredentialsNameResponse, error)
+	// GetCredentialsKeys answers the secrets for a paired service, encrypted with
+	// its key.
+	GetCredentialsKeys(context.Context, *GetCredentialsKeysRequest) (*GetCredentialsKeysResponse, error)
+	// CreatePairing takes a service's public key. For operators, who sign in with
+	// HTTP basic.
+	CreatePairing(context.Context, *CreatePairingRequest) (*CreatePairingResponse, error)
+	// ListComputeEnvs answers an empty list, which clients ask for.
+	ListComputeEnvs(context.Context, *ListComputeEnvsRequest) (*ListComputeEnvsResponse, error)
+	// ListWorkflows lists runs, newest first.
+	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
+	// DescribeWorkflow answers one run.
+	DescribeWorkflow(context.Context, *DescribeWorkflowRequest) (*DescribeWorkflowResponse, error)
+	// UpdateWorkflow takes a change of a run and leaves the run as it is.
+	UpdateWorkflow(context.Context, *UpdateWorkflowRequest) (*UpdateWorkflowResponse, error)
+	// DeleteWorkflow removes a run that has ended.
+	DeleteWorkflow(context.Context, *DeleteWorkflowRequest) (*DeleteWorkflowResponse, error)
+	// DeleteWorkflows removes runs that have ended, and lists those that it could
+	// not.
+	DeleteWorkflows(context.Context, *DeleteWorkflowsRequest) (*DeleteWorkflowsResponse, error)
+	// CancelWorkflow marks a run as cancelled.
+	CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error)
+	// ValidateWorkflowName says whether a run name is free in a session.
+	ValidateWorkflowName(context.Context, *ValidateWorkflowNameRequest) (*ValidateWorkflowNameResponse, error)
+	// GetWorkflowProgress answers the counts of a run, as they were kept while its
+	// tasks came in.
+	GetWorkflowProgress(context.Context, *GetWorkflowProgressRequest) (*GetWorkflowProgressResponse, error)
+	// GetWorkflowMetrics answers the metrics that came with the end of a run.
+	GetWorkflowMetrics(context.Context, *GetWorkflowMetricsRequest) (*GetWorkflowMetricsResponse, error)
+	// GetWorkflowLaunch answers what a run was started with.
+	GetWorkflowLaunch(context.Context, *GetWorkflowLaunchRequest) (*GetWorkflowLaunchResponse, error)
+	// ListTasks lists the tasks of a run.
+	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// DescribeTask answers one task.
+	DescribeTask(context.Context, *DescribeTaskRequest) (*DescribeTaskResponse, error)
+	// CreateTrace announces a run. A repeated call answers the same run.
+	CreateTrace(context.Context, *CreateTraceRequest) (*CreateTraceResponse, error)
+	// BeginTrace starts a run.
+	BeginTrace(context.Context, *BeginTraceRequest) (*BeginTraceResponse, error)
+	// RecordProgress takes tasks of a run.
+	RecordProgress(context.Context, *RecordProgressRequest) (*RecordProgressResponse, error)
+	// RecordHeartbeat says that a run goes on.
+	RecordHeartbeat(context.Context, *RecordHeartbeatRequest) (*RecordHeartbeatResponse, error)
+	// CompleteTrace ends a run.
+	CompleteTrace(context.Context, *CompleteTraceRequest) (*CompleteTraceResponse, error)
 	mustEmbedUnimplementedPlatformServiceServer()
 }
 
@@ -100,6 +961,174 @@ func (UnimplementedPlatformServiceServer) Authorize(context.Context, *AuthorizeR
 }
 func (UnimplementedPlatformServiceServer) GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateCode not implemented")
+}
+func (UnimplementedPlatformServiceServer) IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IssueTokens not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetServiceInfo not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetUserInfo(context.Context, *GetUserInfoRequest) (*GetUserInfoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUserInfo not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListUserWorkspaces(context.Context, *ListUserWorkspacesRequest) (*ListUserWorkspacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUserWorkspaces not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTokens not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateToken not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteToken(context.Context, *DeleteTokenRequest) (*DeleteTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteToken not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteAllTokens(context.Context, *DeleteAllTokensRequest) (*DeleteAllTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteAllTokens not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListOrganizations(context.Context, *ListOrganizationsRequest) (*ListOrganizationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListOrganizations not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateOrganization(context.Context, *CreateOrganizationRequest) (*CreateOrganizationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateOrganization not implemented")
+}
+func (UnimplementedPlatformServiceServer) DescribeOrganization(context.Context, *DescribeOrganizationRequest) (*DescribeOrganizationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeOrganization not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateOrganization(context.Context, *UpdateOrganizationRequest) (*UpdateOrganizationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateOrganization not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteOrganization(context.Context, *DeleteOrganizationRequest) (*DeleteOrganizationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteOrganization not implemented")
+}
+func (UnimplementedPlatformServiceServer) ValidateOrganizationName(context.Context, *ValidateOrganizationNameRequest) (*ValidateOrganizationNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateOrganizationName not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMembers not implemented")
+}
+func (UnimplementedPlatformServiceServer) AddMember(context.Context, *AddMemberRequest) (*AddMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddMember not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateMemberRole(context.Context, *UpdateMemberRoleRequest) (*UpdateMemberRoleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateMemberRole not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteMember(context.Context, *DeleteMemberRequest) (*DeleteMemberResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteMember not implemented")
+}
+func (UnimplementedPlatformServiceServer) LeaveOrganization(context.Context, *LeaveOrganizationRequest) (*LeaveOrganizationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LeaveOrganization not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkspaces not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateWorkspace not implemented")
+}
+func (UnimplementedPlatformServiceServer) DescribeWorkspace(context.Context, *DescribeWorkspaceRequest) (*DescribeWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeWorkspace not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*UpdateWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateWorkspace not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteWorkspace not implemented")
+}
+func (UnimplementedPlatformServiceServer) ValidateWorkspaceName(context.Context, *ValidateWorkspaceNameRequest) (*ValidateWorkspaceNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateWorkspaceName not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListParticipants not implemented")
+}
+func (UnimplementedPlatformServiceServer) AddParticipant(context.Context, *AddParticipantRequest) (*AddParticipantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AddParticipant not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateParticipantRole(context.Context, *UpdateParticipantRoleRequest) (*UpdateParticipantRoleResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateParticipantRole not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteParticipant(context.Context, *DeleteParticipantRequest) (*DeleteParticipantResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteParticipant not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateCredentials(context.Context, *CreateCredentialsRequest) (*CreateCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) DescribeCredentials(context.Context, *DescribeCredentialsRequest) (*DescribeCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateCredentials(context.Context, *UpdateCredentialsRequest) (*UpdateCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteCredentials(context.Context, *DeleteCredentialsRequest) (*DeleteCredentialsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) ValidateCredentialsName(context.Context, *ValidateCredentialsNameRequest) (*ValidateCredentialsNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateCredentialsName not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetCredentialsKeys(context.Context, *GetCredentialsKeysRequest) (*GetCredentialsKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCredentialsKeys not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreatePairing(context.Context, *CreatePairingRequest) (*CreatePairingResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreatePairing not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListComputeEnvs(context.Context, *ListComputeEnvsRequest) (*ListComputeEnvsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListComputeEnvs not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListWorkflows not implemented")
+}
+func (UnimplementedPlatformServiceServer) DescribeWorkflow(context.Context, *DescribeWorkflowRequest) (*DescribeWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeWorkflow not implemented")
+}
+func (UnimplementedPlatformServiceServer) UpdateWorkflow(context.Context, *UpdateWorkflowRequest) (*UpdateWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateWorkflow not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteWorkflow(context.Context, *DeleteWorkflowRequest) (*DeleteWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteWorkflow not implemented")
+}
+func (UnimplementedPlatformServiceServer) DeleteWorkflows(context.Context, *DeleteWorkflowsRequest) (*DeleteWorkflowsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteWorkflows not implemented")
+}
+func (UnimplementedPlatformServiceServer) CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CancelWorkflow not implemented")
+}
+func (UnimplementedPlatformServiceServer) ValidateWorkflowName(context.Context, *ValidateWorkflowNameRequest) (*ValidateWorkflowNameResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ValidateWorkflowName not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetWorkflowProgress(context.Context, *GetWorkflowProgressRequest) (*GetWorkflowProgressResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWorkflowProgress not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetWorkflowMetrics(context.Context, *GetWorkflowMetricsRequest) (*GetWorkflowMetricsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWorkflowMetrics not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetWorkflowLaunch(context.Context, *GetWorkflowLaunchRequest) (*GetWorkflowLaunchResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWorkflowLaunch not implemented")
+}
+func (UnimplementedPlatformServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedPlatformServiceServer) DescribeTask(context.Context, *DescribeTaskRequest) (*DescribeTaskResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeTask not implemented")
+}
+func (UnimplementedPlatformServiceServer) CreateTrace(context.Context, *CreateTraceRequest) (*CreateTraceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateTrace not implemented")
+}
+func (UnimplementedPlatformServiceServer) BeginTrace(context.Context, *BeginTraceRequest) (*BeginTraceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BeginTrace not implemented")
+}
+func (UnimplementedPlatformServiceServer) RecordProgress(context.Context, *RecordProgressRequest) (*RecordProgressResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordProgress not implemented")
+}
+func (UnimplementedPlatformServiceServer) RecordHeartbeat(context.Context, *RecordHeartbeatRequest) (*RecordHeartbeatResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecordHeartbeat not implemented")
+}
+func (UnimplementedPlatformServiceServer) CompleteTrace(context.Context, *CompleteTraceRequest) (*CompleteTraceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompleteTrace not implemented")
 }
 func (UnimplementedPlatformServiceServer) mustEmbedUnimplementedPlatformServiceServer() {}
 func (UnimplementedPlatformServiceServer) testEmbeddedByValue()                         {}
@@ -158,6 +1187,1014 @@ func _PlatformService_GetCredentials_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PlatformService_CreateCode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateCodeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateCode(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateCode_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateCode(ctx, req.(*CreateCodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_IssueTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IssueTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).IssueTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_IssueTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).IssueTokens(ctx, req.(*IssueTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetServiceInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetServiceInfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetServiceInfo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetServiceInfo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetServiceInfo(ctx, req.(*GetServiceInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetUserInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUserInfoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetUserInfo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetUserInfo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetUserInfo(ctx, req.(*GetUserInfoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListUserWorkspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUserWorkspacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListUserWorkspaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListUserWorkspaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListUserWorkspaces(ctx, req.(*ListUserWorkspacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListTokens(ctx, req.(*ListTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreateToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateToken(ctx, req.(*CreateTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteToken(ctx, req.(*DeleteTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteAllTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteAllTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteAllTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteAllTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteAllTokens(ctx, req.(*DeleteAllTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListOrganizations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListOrganizationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListOrganizations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListOrganizations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListOrganizations(ctx, req.(*ListOrganizationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreateOrganization_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateOrganizationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateOrganization(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateOrganization_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateOrganization(ctx, req.(*CreateOrganizationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DescribeOrganization_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeOrganizationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DescribeOrganization(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DescribeOrganization_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DescribeOrganization(ctx, req.(*DescribeOrganizationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateOrganization_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateOrganizationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateOrganization(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateOrganization_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateOrganization(ctx, req.(*UpdateOrganizationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteOrganization_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteOrganizationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteOrganization(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteOrganization_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteOrganization(ctx, req.(*DeleteOrganizationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ValidateOrganizationName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateOrganizationNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ValidateOrganizationName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ValidateOrganizationName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ValidateOrganizationName(ctx, req.(*ValidateOrganizationNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListMembers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListMembers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListMembers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListMembers(ctx, req.(*ListMembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_AddMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).AddMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_AddMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).AddMember(ctx, req.(*AddMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateMemberRole_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateMemberRoleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateMemberRole(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateMemberRole_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateMemberRole(ctx, req.(*UpdateMemberRoleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteMemberRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteMember(ctx, req.(*DeleteMemberRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_LeaveOrganization_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LeaveOrganizationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).LeaveOrganization(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_LeaveOrganization_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).LeaveOrganization(ctx, req.(*LeaveOrganizationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListWorkspaces_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkspacesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListWorkspaces(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListWorkspaces_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListWorkspaces(ctx, req.(*ListWorkspacesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateWorkspace(ctx, req.(*CreateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DescribeWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DescribeWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DescribeWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DescribeWorkspace(ctx, req.(*DescribeWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateWorkspace(ctx, req.(*UpdateWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteWorkspace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkspaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteWorkspace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteWorkspace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteWorkspace(ctx, req.(*DeleteWorkspaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ValidateWorkspaceName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateWorkspaceNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ValidateWorkspaceName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ValidateWorkspaceName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ValidateWorkspaceName(ctx, req.(*ValidateWorkspaceNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListParticipants_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListParticipantsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListParticipants(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListParticipants_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListParticipants(ctx, req.(*ListParticipantsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_AddParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AddParticipantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).AddParticipant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_AddParticipant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).AddParticipant(ctx, req.(*AddParticipantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateParticipantRole_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateParticipantRoleRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateParticipantRole(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateParticipantRole_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateParticipantRole(ctx, req.(*UpdateParticipantRoleRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteParticipant_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteParticipantRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteParticipant(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteParticipant_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteParticipant(ctx, req.(*DeleteParticipantRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListCredentials(ctx, req.(*ListCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateCredentials(ctx, req.(*CreateCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DescribeCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DescribeCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DescribeCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DescribeCredentials(ctx, req.(*DescribeCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateCredentials(ctx, req.(*UpdateCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteCredentialsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteCredentials(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteCredentials_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteCredentials(ctx, req.(*DeleteCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ValidateCredentialsName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateCredentialsNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ValidateCredentialsName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ValidateCredentialsName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ValidateCredentialsName(ctx, req.(*ValidateCredentialsNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetCredentialsKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetCredentialsKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetCredentialsKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetCredentialsKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetCredentialsKeys(ctx, req.(*GetCredentialsKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreatePairing_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreatePairingRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreatePairing(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreatePairing_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreatePairing(ctx, req.(*CreatePairingRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListComputeEnvs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListComputeEnvsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListComputeEnvs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListComputeEnvs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListComputeEnvs(ctx, req.(*ListComputeEnvsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListWorkflows(ctx, req.(*ListWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DescribeWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DescribeWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DescribeWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DescribeWorkflow(ctx, req.(*DescribeWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_UpdateWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).UpdateWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_UpdateWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).UpdateWorkflow(ctx, req.(*UpdateWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteWorkflow(ctx, req.(*DeleteWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DeleteWorkflows_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteWorkflowsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DeleteWorkflows(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DeleteWorkflows_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DeleteWorkflows(ctx, req.(*DeleteWorkflowsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CancelWorkflow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CancelWorkflowRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CancelWorkflow(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CancelWorkflow_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CancelWorkflow(ctx, req.(*CancelWorkflowRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ValidateWorkflowName_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ValidateWorkflowNameRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ValidateWorkflowName(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ValidateWorkflowName_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ValidateWorkflowName(ctx, req.(*ValidateWorkflowNameRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetWorkflowProgress_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWorkflowProgressRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetWorkflowProgress(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetWorkflowProgress_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetWorkflowProgress(ctx, req.(*GetWorkflowProgressRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetWorkflowMetrics_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWorkflowMetricsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetWorkflowMetrics(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetWorkflowMetrics_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetWorkflowMetrics(ctx, req.(*GetWorkflowMetricsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetWorkflowLaunch_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWorkflowLaunchRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetWorkflowLaunch(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetWorkflowLaunch_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetWorkflowLaunch(ctx, req.(*GetWorkflowLaunchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_ListTasks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTasksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).ListTasks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_ListTasks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_DescribeTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeTaskRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).DescribeTask(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_DescribeTask_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).DescribeTask(ctx, req.(*DescribeTaskRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CreateTrace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateTraceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CreateTrace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CreateTrace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CreateTrace(ctx, req.(*CreateTraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_BeginTrace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginTraceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).BeginTrace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_BeginTrace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).BeginTrace(ctx, req.(*BeginTraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_RecordProgress_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordProgressRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).RecordProgress(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_RecordProgress_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).RecordProgress(ctx, req.(*RecordProgressRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_RecordHeartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecordHeartbeatRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).RecordHeartbeat(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_RecordHeartbeat_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).RecordHeartbeat(ctx, req.(*RecordHeartbeatRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_CompleteTrace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompleteTraceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).CompleteTrace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_CompleteTrace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).CompleteTrace(ctx, req.(*CompleteTraceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // PlatformService_ServiceDesc is the grpc.ServiceDesc for PlatformService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -172,6 +2209,230 @@ var PlatformService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCredentials",
 			Handler:    _PlatformService_GetCredentials_Handler,
+		},
+		{
+			MethodName: "CreateCode",
+			Handler:    _PlatformService_CreateCode_Handler,
+		},
+		{
+			MethodName: "IssueTokens",
+			Handler:    _PlatformService_IssueTokens_Handler,
+		},
+		{
+			MethodName: "GetServiceInfo",
+			Handler:    _PlatformService_GetServiceInfo_Handler,
+		},
+		{
+			MethodName: "GetUserInfo",
+			Handler:    _PlatformService_GetUserInfo_Handler,
+		},
+		{
+			MethodName: "ListUserWorkspaces",
+			Handler:    _PlatformService_ListUserWorkspaces_Handler,
+		},
+		{
+			MethodName: "ListTokens",
+			Handler:    _PlatformService_ListTokens_Handler,
+		},
+		{
+			MethodName: "CreateToken",
+			Handler:    _PlatformService_CreateToken_Handler,
+		},
+		{
+			MethodName: "DeleteToken",
+			Handler:    _PlatformService_DeleteToken_Handler,
+		},
+		{
+			MethodName: "DeleteAllTokens",
+			Handler:    _PlatformService_DeleteAllTokens_Handler,
+		},
+		{
+			MethodName: "ListOrganizations",
+			Handler:    _PlatformService_ListOrganizations_Handler,
+		},
+		{
+			MethodName: "CreateOrganization",
+			Handler:    _PlatformService_CreateOrganization_Handler,
+		},
+		{
+			MethodName: "DescribeOrganization",
+			Handler:    _PlatformService_DescribeOrganization_Handler,
+		},
+		{
+			MethodName: "UpdateOrganization",
+			Handler:    _PlatformService_UpdateOrganization_Handler,
+		},
+		{
+			MethodName: "DeleteOrganization",
+			Handler:    _PlatformService_DeleteOrganization_Handler,
+		},
+		{
+			MethodName: "ValidateOrganizationName",
+			Handler:    _PlatformService_ValidateOrganizationName_Handler,
+		},
+		{
+			MethodName: "ListMembers",
+			Handler:    _PlatformService_ListMembers_Handler,
+		},
+		{
+			MethodName: "AddMember",
+			Handler:    _PlatformService_AddMember_Handler,
+		},
+		{
+			MethodName: "UpdateMemberRole",
+			Handler:    _PlatformService_UpdateMemberRole_Handler,
+		},
+		{
+			MethodName: "DeleteMember",
+			Handler:    _PlatformService_DeleteMember_Handler,
+		},
+		{
+			MethodName: "LeaveOrganization",
+			Handler:    _PlatformService_LeaveOrganization_Handler,
+		},
+		{
+			MethodName: "ListWorkspaces",
+			Handler:    _PlatformService_ListWorkspaces_Handler,
+		},
+		{
+			MethodName: "CreateWorkspace",
+			Handler:    _PlatformService_CreateWorkspace_Handler,
+		},
+		{
+			MethodName: "DescribeWorkspace",
+			Handler:    _PlatformService_DescribeWorkspace_Handler,
+		},
+		{
+			MethodName: "UpdateWorkspace",
+			Handler:    _PlatformService_UpdateWorkspace_Handler,
+		},
+		{
+			MethodName: "DeleteWorkspace",
+			Handler:    _PlatformService_DeleteWorkspace_Handler,
+		},
+		{
+			MethodName: "ValidateWorkspaceName",
+			Handler:    _PlatformService_ValidateWorkspaceName_Handler,
+		},
+		{
+			MethodName: "ListParticipants",
+			Handler:    _PlatformService_ListParticipants_Handler,
+		},
+		{
+			MethodName: "AddParticipant",
+			Handler:    _PlatformService_AddParticipant_Handler,
+		},
+		{
+			MethodName: "UpdateParticipantRole",
+			Handler:    _PlatformService_UpdateParticipantRole_Handler,
+		},
+		{
+			MethodName: "DeleteParticipant",
+			Handler:    _PlatformService_DeleteParticipant_Handler,
+		},
+		{
+			MethodName: "ListCredentials",
+			Handler:    _PlatformService_ListCredentials_Handler,
+		},
+		{
+			MethodName: "CreateCredentials",
+			Handler:    _PlatformService_CreateCredentials_Handler,
+		},
+		{
+			MethodName: "DescribeCredentials",
+			Handler:    _PlatformService_DescribeCredentials_Handler,
+		},
+		{
+			MethodName: "UpdateCredentials",
+			Handler:    _PlatformService_UpdateCredentials_Handler,
+		},
+		{
+			MethodName: "DeleteCredentials",
+			Handler:    _PlatformService_DeleteCredentials_Handler,
+		},
+		{
+			MethodName: "ValidateCredentialsName",
+			Handler:    _PlatformService_ValidateCredentialsName_Handler,
+		},
+		{
+			MethodName: "GetCredentialsKeys",
+			Handler:    _PlatformService_GetCredentialsKeys_Handler,
+		},
+		{
+			MethodName: "CreatePairing",
+			Handler:    _PlatformService_CreatePairing_Handler,
+		},
+		{
+			MethodName: "ListComputeEnvs",
+			Handler:    _PlatformService_ListComputeEnvs_Handler,
+		},
+		{
+			MethodName: "ListWorkflows",
+			Handler:    _PlatformService_ListWorkflows_Handler,
+		},
+		{
+			MethodName: "DescribeWorkflow",
+			Handler:    _PlatformService_DescribeWorkflow_Handler,
+		},
+		{
+			MethodName: "UpdateWorkflow",
+			Handler:    _PlatformService_UpdateWorkflow_Handler,
+		},
+		{
+			MethodName: "DeleteWorkflow",
+			Handler:    _PlatformService_DeleteWorkflow_Handler,
+		},
+		{
+			MethodName: "DeleteWorkflows",
+			Handler:    _PlatformService_DeleteWorkflows_Handler,
+		},
+		{
+			MethodName: "CancelWorkflow",
+			Handler:    _PlatformService_CancelWorkflow_Handler,
+		},
+		{
+			MethodName: "ValidateWorkflowName",
+			Handler:    _PlatformService_ValidateWorkflowName_Handler,
+		},
+		{
+			MethodName: "GetWorkflowProgress",
+			Handler:    _PlatformService_GetWorkflowProgress_Handler,
+		},
+		{
+			MethodName: "GetWorkflowMetrics",
+			Handler:    _PlatformService_GetWorkflowMetrics_Handler,
+		},
+		{
+			MethodName: "GetWorkflowLaunch",
+			Handler:    _PlatformService_GetWorkflowLaunch_Handler,
+		},
+		{
+			MethodName: "ListTasks",
+			Handler:    _PlatformService_ListTasks_Handler,
+		},
+		{
+			MethodName: "DescribeTask",
+			Handler:    _PlatformService_DescribeTask_Handler,
+		},
+		{
+			MethodName: "CreateTrace",
+			Handler:    _PlatformService_CreateTrace_Handler,
+		},
+		{
+			MethodName: "BeginTrace",
+			Handler:    _PlatformService_BeginTrace_Handler,
+		},
+		{
+			MethodName: "RecordProgress",
+			Handler:    _PlatformService_RecordProgress_Handler,
+		},
+		{
+			MethodName: "RecordHeartbeat",
+			Handler:    _PlatformService_RecordHeartbeat_Handler,
+		},
+		{
+			MethodName: "CompleteTrace",
+			Handler:    _PlatformService_CompleteTrace_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+// MaxPlatformBody is the largest request body of the platform's face in bytes.
+const MaxPlatformBody = 16_000_000
+
+// NewPlatform answers the handler of the platform's REST face, with its paths at
+// the root: the legacy base address is the same handler behind
+// http.StripPrefix("/api", …). The request id that errors show is the
+// X-Request-Id of the response, which the caller's middleware sets. Truth:
+// contract/platform.md, section 1.
+func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handler, error) {
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
+		runtime.WithErrorHandler(writePlatformError),
+		runtime.WithRoutingErrorHandler(writeNoEndpoint),
+		runtime.WithIncomingHeaderMatcher(noHeader),
+		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingTrailerMatcher(noHeader),
+		runtime.WithForwardResponseOption(setNoContent),
+		runtime.WithDisablePathLengthFallback(),
+	)
+	client := platformv1.NewPlatformServiceClient(room)
+	if err := platformv1.RegisterPlatformServiceHandlerClient(ctx, mux, client); err != nil {
+		return nil, fmt.Errorf("mounting the platform: %w", err)
+	}
+	if err := (signIn{mux, client}).mount(); err != nil {
+		return nil, fmt.Errorf("mounting the sign-in: %w", err)
+	}
+	return platformEdge(mux), nil
+}
+
+// platformEdge sets what holds for every call: its version, time and size.
+func platformEdge(next http.Handler) http.Handler {
+	limit := usualPace().answer
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if problem := checkVersion(r.Header); problem != "" {
+			writeMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
+			return
+		}
+		if r.ContentLength > MaxPlatformBody {
+			writeMessage(w, http.StatusRequestEntityTooLarge, platformTooLarge)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), limit)
+		defer cancel()
+		r = r.WithContext(ctx)
+		r.Body = http.MaxBytesReader(w, r.Body, MaxPlatformBody)
+		r.Header.Del("Grpc-Timeout")
+		w.Header().Set("Cache-Control", "no-store")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// checkVersion says what is wrong with the version that a client accepts.
+func checkVersion(h http.Header) string {
+	if v := h.Values("Accept-Version"); len(v) > 1 || len(v) == 1 && v[0] != "1" {
+		return "Accept-Version must be one of the versions that are served: 1"
+	}
+	return ""
+}
+
+// setNoContent answers 204 where there is nothing to say.
+func setNoContent(_ context.Context, w http.ResponseWriter, m proto.Message) error {
+	if m.ProtoReflect().Descriptor().Fields().Len() == 0 {
+		w.Header().Del("Content-Type")
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return nil
+}

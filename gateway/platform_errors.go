@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
+)
+
+// platformTooLarge is what a body above MaxPlatformBody is answered with.
+const platformTooLarge = "The request body is larger than 16,000,000 bytes"
+
+// writePlatformError answers a status as the platform does: who is not let in and
+// what is not there are 403 alike, and a bad request can be found in the log.
+func writePlatformError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+	st := status.Convert(err)
+	code, message := read(st, w.Header())
+	switch code {
+	case http.StatusUnauthorized:
+		if !isStale(st) {
+			code = http.StatusForbidden
+		}
+	case http.StatusNotFound:
+		code = http.StatusForbidden
+	case http.StatusRequestEntityTooLarge:
+		message = platformTooLarge
+	case http.StatusBadRequest:
+		message = identified(message, w.Header())
+	}
+	writeMessage(w, code, message)
+}
+
+// isStale knows an access token that its owner can refresh, which clients do when
+// they see 401.
+func isStale(st *status.Status) bool {
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetMetadata()["refresh"] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// identified ends a message with the id under which the request is in the log.
+func identified(message string, h http.Header) string {
+	return message + " - error id: " + h.Get("X-Request-Id")
+}
+
+// writeNoEndpoint answers a path or method that does not exist, to everybody the
+// same.
+func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, code int) {
+	if code == http.StatusBadRequest {
+		writeMessage(w, code, identified("The request is malformed", w.Header()))
+		return
+	}
+	writeMessage(w, http.StatusForbidden, "There is no such endpoint, or you may not use it")
+}

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+// signIn is the platform's way in for programs: a page on which a person shows
+// their token, and the token endpoint (contract/platform.md §2). Forms and
+// redirects are no calls of the API, so they are handled here.
+type signIn struct {
+	mux  *runtime.ServeMux
+	room platformv1.PlatformServiceClient
+}
+
+func (s signIn) mount() error {
+	for _, p := range []struct {
+		method, path string
+		handle       runtime.HandlerFunc
+	}{
+		{http.MethodGet, "/.well-known/openid-configuration", s.configuration},
+		{http.MethodGet, "/oauth/authorize", s.page},
+		{http.MethodPost, "/oauth/authorize", s.consent},
+		{http.MethodPost, "/oauth/access_token", s.tokens},
+	} {
+		if err := s.mux.HandlePath(p.method, p.path, p.handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s signIn) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	writePlatformError(r.Context(), s.mux, nil, w, r, err)
+}
+
+// configuration says where the endpoints are (OpenID Connect Discovery).
+func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	base := info.GetServiceInfo().GetLandingUrl()
+	writeJSON(w, map[string]any{
+		"issuer": base, "authorization_endpoint": base + "/oauth/authorize", "token_endpoint": base + "/oauth/access_token",
+		"response_types_supported": []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token"},
+		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
+	})
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		writeMessage(w, http.StatusInternalServerError, "Internal error")
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // the client may be gone
+}
+
+// page asks for a token.
+func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	page, err := template.New("sign in").Parse(signInPage)
+	if err != nil {
+		writeMessage(w, http.StatusInternalServerError, "Internal error")
+		return
+	}
+	_ = page.Execute(w, r.URL.Query()) // the client may be gone
+}
+
+const signInPage = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Slipway: sign in</title>
+<h1>Sign in</h1>
+<p>The program <b>{{.Get "client_id"}}</b> on this machine asks for access as you. If you did not start it, close this page.</p>
+<form method="post">
+<input type="hidden" name="client_id" value="{{.Get "client_id"}}">
+<input type="hidden" name="redirect_uri" value="{{.Get "redirect_uri"}}">
+<input type="hidden" name="code_challenge" value="{{.Get "code_challenge"}}">
+<input type="hidden" name="code_challenge_method" value="{{.Get "code_challenge_method"}}">
+<input type="hidden" name="state" value="{{.Get "state"}}">
+<label>Your access token <input type="password" name="access_token" autocomplete="off" required autofocus></label>
+<button>Allow</button>
+</form>
+`
+
+// consent sends a code to the program.
+func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	form := r.PostFormValue
+	resp, err := s.room.CreateCode(r.Context(), &platformv1.CreateCodeRequest{
+		AccessToken: form("access_token"), ClientId: form("client_id"), RedirectUri: form("redirect_uri"),
+		CodeChallenge: form("code_challenge"), CodeChallengeMethod: form("code_challenge_method"),
+	})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	to, err := url.Parse(form("redirect_uri")) // the room has looked at it
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	q := to.Query()
+	q.Set("code", resp.GetCode())
+	if state := form("state"); state != "" {
+		q.Set("state", state)
+	}
+	to.RawQuery = q.Encode()
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// tokens answers a pair of tokens, as JSON and as the cookies that older clients
+// read. The cookies are never accepted as authentication.
+func (s signIn) tokens(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	form := r.PostFormValue
+	resp, err := s.room.IssueTokens(r.Context(), &platformv1.IssueTokensRequest{
+		GrantType: form("grant_type"), Code: form("code"), CodeVerifier: form("code_verifier"),
+		RedirectUri: form("redirect_uri"), ClientId: form("client_id"), RefreshToken: form("refresh_token"),
+	})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	for name, value := range map[string]string{"JWT": resp.GetAccessToken(), "JWT_REFRESH_TOKEN": resp.GetRefreshToken()} {
+		http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode})
+	}
+	writeJSON(w, map[string]any{
+		"access_token": resp.GetAccessToken(), "refresh_token": resp.GetRefreshToken(),
+		"token_type": "Bearer", "expires_in": resp.GetExpiresIn(),
+	})
+}

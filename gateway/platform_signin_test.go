@@ -1,0 +1,90 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+// answering is a room that takes one message and answers another.
+func answering(t *testing.T, got, answer proto.Message) grpc.StreamHandler {
+	return func(_ any, s grpc.ServerStream) error {
+		if err := s.RecvMsg(got); err != nil {
+			t.Error(err)
+		}
+		return s.SendMsg(answer)
+	}
+}
+
+func postForm(t *testing.T, to string, form url.Values) (*http.Response, string) {
+	t.Helper()
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, to, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
+func TestTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	got := &platformv1.IssueTokensRequest{}
+	at := servePlatform(t, "/api", answering(t, got, &platformv1.IssueTokensResponse{AccessToken: "a.b.c", RefreshToken: "r", ExpiresIn: 3600}))
+	resp, body := postForm(t, at+"/oauth/access_token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {"old"}})
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"access_token":"a.b.c"`) || got.GetRefreshToken() != "old" || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("got %d %s for %v", resp.StatusCode, body, got)
+	}
+	names := map[string]string{}
+	for _, c := range resp.Cookies() {
+		names[c.Name] = c.Value
+		if !c.HttpOnly || !c.Secure || c.SameSite != http.SameSiteLaxMode {
+			t.Errorf("the cookie is %v", c)
+		}
+	}
+	if names["JWT"] != "a.b.c" || names["JWT_REFRESH_TOKEN"] != "r" {
+		t.Errorf("the cookies are %v", names)
+	}
+}
+
+func TestSignInPage(t *testing.T) {
+	t.Parallel()
+	got := &platformv1.CreateCodeRequest{}
+	at := servePlatform(t, "", answering(t, got, &platformv1.CreateCodeResponse{Code: "c&d"}))
+	q := url.Values{"client_id": {`<script>"`}, "redirect_uri": {"http://127.0.0.1:1/x?y=z"}, "state": {"s t"}}
+	resp := get(t, at+"/oauth/authorize?"+q.Encode())
+	page, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != http.StatusOK || strings.Contains(string(page), "<script>") || !strings.Contains(string(page), "&lt;script&gt;") || resp.Header.Get("Content-Security-Policy") == "" {
+		t.Errorf("the page is %d %s", resp.StatusCode, page)
+	}
+	q.Set("access_token", "secret")
+	back, _ := postForm(t, at+"/oauth/authorize", q)
+	if to := back.Header.Get("Location"); back.StatusCode != http.StatusSeeOther || to != "http://127.0.0.1:1/x?code=c%26d&state=s+t&y=z" || got.GetAccessToken() != "secret" {
+		t.Errorf("sent to %s with %d", to, back.StatusCode)
+	}
+}
+
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p"}}))
+	body, _ := io.ReadAll(get(t, at+"/.well-known/openid-configuration").Body)
+	if !strings.Contains(string(body), `"token_endpoint":"https://p/oauth/access_token"`) {
+		t.Errorf("got %s", body)
+	}
+}

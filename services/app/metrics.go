@@ -1,0 +1,23 @@
+package app
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/metrics"
+)
+
+func (a *App) buildMetrics() error {
+	s, err := metrics.New(metrics.Deps{
+		DB: a.db, Bus: a.nats, Metrics: a.reg, Log: a.log.With("room", "metrics"), Now: time.Now, Accounts: a.cfg.MetricsAccounts,
+	})
+	if err != nil {
+		return err
+	}
+	a.services = append(a.services, func(r grpc.ServiceRegistrar) { metricsv1.RegisterMetricsServiceServer(r, s) })
+	a.background = append(a.background, s.Run)
+	return nil
+}

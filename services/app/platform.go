@@ -1,0 +1,57 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"slipway.dev/gateway"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/platform"
+)
+
+// platformDeps is what the platform works with. The program that plays all roles
+// makes its master key itself; without one a part keeps no credentials.
+func (a *App) platformDeps() (platform.Deps, error) {
+	logins, err := caller.ReadAuthFile(a.cfg.AdminRegistryAuth)
+	if err != nil {
+		return platform.Deps{}, err
+	}
+	d := platform.Deps{
+		DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, OperatorAccounts: a.cfg.OperatorAccounts,
+		CallLimit: ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 72_000, Window: time.Hour}},
+		Commit:    a.commit, Log: a.log.With("room", "platform"), Now: time.Now,
+	}
+	if a.isWhole() || a.cfg.MasterKeyFile != "" {
+		if d.Keys, err = platform.OpenKeys(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
+			return platform.Deps{}, err
+		}
+	}
+	if a.redis != nil {
+		d.Limiter = a.limiter()
+	}
+	return d, nil
+}
+
+// withPlatform puts the platform's face under its legacy address, /api.
+func (a *App) withPlatform(ctx context.Context, rest http.Handler) (http.Handler, error) {
+	conn := a.conns["platform"]
+	if conn == nil {
+		return rest, nil
+	}
+	face, err := gateway.NewPlatform(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	below := http.StripPrefix("/api", face)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			below.ServeHTTP(w, r)
+			return
+		}
+		rest.ServeHTTP(w, r)
+	}), nil
+}

@@ -1,0 +1,137 @@
+package build_test
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// tally counts as the metrics room does: it goes by ordinals alone.
+type tally struct {
+	mu   sync.Mutex
+	last map[string]int64
+	orgs map[string]int
+	gaps int
+}
+
+// listen starts a tally, and the stream that the metrics room would make.
+func (p *place) listen(t *testing.T) *tally {
+	t.Helper()
+	js, err := jetstream.New(p.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "METRICS_EVENTS", Subjects: []string{"metrics.events"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := &tally{last: map[string]int64{}, orgs: map[string]int{}}
+	consuming, err := consumer.Consume(y.hear)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(consuming.Stop)
+	return y
+}
+
+func (y *tally) hear(m jetstream.Msg) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	b := &metricsv1.Batch{}
+	if err := proto.Unmarshal(m.Data(), b); err != nil {
+		y.gaps++
+		return
+	}
+	if b.GetFirst() > y.last[b.GetSource()]+1 {
+		y.gaps++
+	}
+	for i, e := range b.GetEvents() {
+		if at := b.GetFirst() + int64(i); at > y.last[b.GetSource()] {
+			y.last[b.GetSource()] = at
+			y.orgs[fmt.Sprint(e.GetMetric(), " ", e.GetOrg(), " ", time.Unix(int64(e.GetDay())*86400, 0).UTC().Format(time.DateOnly))]++
+		}
+	}
+}
+
+// wants waits until so much is counted, and a moment longer.
+func (y *tally) wants(t *testing.T, want map[string]int) {
+	t.Helper()
+	sum := func() (n int) {
+		y.mu.Lock()
+		defer y.mu.Unlock()
+		for _, c := range y.orgs {
+			n += c
+		}
+		return n
+	}
+	all := 0
+	for n := range maps.Values(want) {
+		all += n
+	}
+	for end := time.Now().Add(20 * time.Second); sum() < all && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if d := cmp.Diff(want, y.orgs); d != "" || y.gaps > 0 || len(y.last) != 1 {
+		t.Errorf("%d gaps, %v: %s", y.gaps, y.last, d)
+	}
+}
+
+// TestAdmissionsAreCounted once each, whichever replica says it, and those from
+// before the bus could take them too.
+func TestAdmissionsAreCounted(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		p := newPlace(t, db)
+		p.now = time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)
+		a, b := p.replica(t, 100), p.replica(t, 100)
+		w := newWorker(t, p.bus, 50)
+		ada := &platformv1.Identity{Endpoint: "e", UserId: 1, Email: "Ada@Example.org"}
+		one := p.request("one", "", ada)
+		a.submit(t, one)
+		b.submit(t, one) // joins
+		b.submit(t, p.request("two", "", nil))
+		got := p.listen(t)
+		var wg sync.WaitGroup
+		for i := range 20 {
+			r := []replica{a, b}[i%2]
+			wg.Go(func() { r.submit(t, p.request(fmt.Sprint("more ", i), "", ada)) })
+		}
+		wg.Wait()
+		a.submit(t, p.pair("pair")) // counts twice
+		dry := p.request("dry", "", ada)
+		dry.DryRun = true
+		a.submit(t, dry)
+		want := map[string]int{"METRIC_BUILDS example.org 2026-02-28": 21, "METRIC_BUILDS  2026-02-28": 3}
+		got.wants(t, want)
+
+		p.sleep(12 * time.Hour)
+		w.appear(t, 50)
+		made := p.request("made elsewhere", "", ada)
+		p.push(t, made, made.GetContentId()+"_7")
+		if r := b.submit(t, made); !r.GetCached() { // found, not admitted
+			t.Errorf("got %v", r)
+		}
+		b.submit(t, p.request("tomorrow's", "", ada))
+		want["METRIC_BUILDS example.org 2026-03-01"] = 1
+		got.wants(t, want)
+	})
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// slipwayd runs the program as a person does.
+func slipwayd(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := command()
+	cmd.SetOut(&out)
+	cmd.SetArgs(append(args, "--data-dir", dir))
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	key := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
+	if err := os.WriteFile(filepath.Join(dir, "master-key"), []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want string // of the output, or of the error after a "!"
+	}{
+		{"user create --name ada --email ada@example.org", "ada has the id"},
+		{"user create --name ada --email other@example.org", "!already"},
+		{"user create --name Ada! --email a@b.c", "!lower case"},
+		{"user create --name bob --email nonsense", "!e-mail"},
+		{"user list", "ada@example.org"},
+		{"token create --user ada", "eyJ0aWQi"},
+		{"token create --user ada", "!already"},
+		{"token create --user ada@example.org --name two --expires-in 1h", "eyJ0aWQi"},
+		{"token create --user nobody", "!no user"},
+		{"token revoke --user ada", ""},
+		{"token create --user ada", "eyJ0aWQi"},
+		{"keys check", "can be opened"},
+		{"keys rotate", "0 data keys"},
+		{"keys rotate --rewrap-only", "0 data keys"},
+	} {
+		out, err := slipwayd(t, dir, strings.Fields(c.args)...)
+		want, fails := strings.CutPrefix(c.want, "!")
+		if fails && err != nil {
+			out, err = err.Error(), nil
+		} else if fails {
+			t.Errorf("%s went well", c.args)
+		}
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %q, %v; want %q", c.args, out, err, want)
+		}
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, "master-key")); err != nil || strings.Count(string(raw), "\n") != 2 || !strings.HasSuffix(string(raw), key) {
+		t.Errorf("the keys are %q, %v", raw, err)
+	}
+	if _, err := slipwayd(t, t.TempDir(), "keys", "check"); err == nil || !strings.Contains(err.Error(), "master_key_file") {
+		t.Errorf("without a key: %v", err)
+	}
+}

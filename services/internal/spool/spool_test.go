@@ -1,0 +1,350 @@
+package spool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/spool"
+)
+
+func options(dir string) spool.Options {
+	return spool.Options{Dir: dir, Limit: 1 << 20, Now: time.Now}
+}
+
+func open(t *testing.T, o spool.Options) *spool.Spool {
+	t.Helper()
+	s, err := spool.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func appendAll(t *testing.T, s *spool.Spool, from, to int) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		if err := s.Append([]byte(fmt.Sprint("record ", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// killed is what a process that was killed now leaves on the disk.
+func killed(t *testing.T, dir string) string {
+	t.Helper()
+	left := t.TempDir()
+	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// receiver takes records as the other side would: it goes by ordinals alone.
+type receiver struct {
+	mu      sync.Mutex
+	last    int64
+	records []string
+	repeats int
+	// refuse says which attempts fail after the batch was taken all the same.
+	refuse func(attempt int) bool
+	calls  int
+}
+
+func (r *receiver) send(_ context.Context, b spool.Batch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, record := range b.Records {
+		if at := b.First + int64(i); at > r.last {
+			r.last = at
+			r.records = append(r.records, string(record))
+		} else {
+			r.repeats++
+		}
+	}
+	r.calls++
+	if r.refuse != nil && r.refuse(r.calls) {
+		return errors.New("no word came back")
+	}
+	return nil
+}
+
+// drain takes everything that is there now.
+func (r *receiver) drain(t *testing.T, s *spool.Spool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what is left is still handed over
+	s.Run(ctx, spool.Taker{Send: r.send, Most: 7, Failed: func(err error) { t.Log(err) }})
+}
+
+func (r *receiver) want(t *testing.T, from, to int) {
+	t.Helper()
+	var want []string
+	for i := from; i <= to; i++ {
+		want = append(want, fmt.Sprint("record ", i))
+	}
+	if d := cmp.Diff(want, r.records); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	s := open(t, options(t.TempDir()))
+	r := &receiver{}
+	appendAll(t, s, 1, 20)
+	r.drain(t, s)
+	appendAll(t, s, 21, 40)
+	r.drain(t, s)
+	r.want(t, 1, 40)
+	if r.repeats > 0 {
+		t.Errorf("%d came twice", r.repeats)
+	}
+}
+
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	s := open(t, options(dir))
+	id := s.ID()
+	appendAll(t, s, 1, 30)
+	r.drain(t, s)
+	appendAll(t, s, 31, 45)
+	for round := range 3 {
+		dir = killed(t, dir)
+		s = open(t, options(dir))
+		if s.ID() != id {
+			t.Error("it has another name")
+		}
+		appendAll(t, s, 46+10*round, 55+10*round)
+		r.drain(t, s)
+	}
+	r.want(t, 1, 75)
+}
+
+func TestTornRecord(t *testing.T) {
+	t.Parallel()
+	for cut := int64(1); cut < 15; cut++ {
+		dir, r := t.TempDir(), &receiver{}
+		s := open(t, options(dir))
+		appendAll(t, s, 1, 9)
+		dir = killed(t, dir)
+		file := segmentsIn(t, dir)[0]
+		info, err := os.Stat(file)
+		if err == nil {
+			err = os.Truncate(file, info.Size()-cut)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, options(dir))
+		appendAll(t, s, 9, 12)
+		r.drain(t, s)
+		r.want(t, 1, 12)
+	}
+}
+
+func segmentsIn(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%v %v", names, err)
+	}
+	return names
+}
+
+// TestPowerCut: what was handed over may be gone from the disk; what comes after
+// must not look like it.
+func TestPowerCut(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	s := open(t, options(dir))
+	appendAll(t, s, 1, 5)
+	left := killed(t, dir)
+	appendAll(t, s, 6, 10)
+	r.drain(t, s)
+	s = open(t, options(left))
+	appendAll(t, s, 11, 15)
+	r.drain(t, s)
+	r.want(t, 1, 15)
+}
+
+func TestBound(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	o := options(dir)
+	o.Limit = 64 * 100
+	s := open(t, o)
+	appendAll(t, s, 1001, 2000)
+	stats := s.Stats()
+	if stats.Bytes > o.Limit || stats.Bytes < o.Limit*9/10 || stats.Dropped == 0 {
+		t.Errorf("%+v", stats)
+	}
+	r.drain(t, s)
+	r.want(t, 1001+int(stats.Dropped), 2000)
+	if again := s.Stats(); again.Dropped != stats.Dropped || len(segmentsIn(t, dir)) != 1 {
+		t.Errorf("%+v, %v", again, segmentsIn(t, dir))
+	}
+}
+
+func TestAnswerLost(t *testing.T) {
+	t.Parallel()
+	s := open(t, options(t.TempDir()))
+	r := &receiver{refuse: func(attempt int) bool { return attempt%2 == 1 }}
+	appendAll(t, s, 1, 25)
+	ctx, cancel := context.WithCancel(t.Context())
+	var ups, downs int
+	s.Run(ctx, spool.Taker{Most: 7, Send: r.send, Failed: func(err error) {
+		if err != nil {
+			downs++
+			return
+		}
+		if ups++; ups == 4 {
+			cancel()
+		}
+	}})
+	r.want(t, 1, 25)
+	if downs != 4 || r.repeats != 25 {
+		t.Errorf("%d failures, %d repeats", downs, r.repeats)
+	}
+}
+
+func TestManyWriters(t *testing.T) {
+	t.Parallel()
+	o := options(t.TempDir())
+	s := open(t, o)
+	r := &receiver{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx, spool.Taker{Send: r.send, Most: 500, Failed: func(error) {}})
+	}()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				if err := s.Append([]byte("a"), []byte(strings.Repeat("b", 30))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	<-done
+	if len(r.records) != 8000 || r.repeats != 0 || s.Stats().Dropped != 0 {
+		t.Errorf("got %d, %d repeats", len(r.records), r.repeats)
+	}
+}
+
+func TestOneProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, options(dir))
+	if _, err := spool.Open(options(dir)); err == nil {
+		t.Error("two have it open")
+	}
+	if err := errors.Join(s.Close(), s.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := s.Append([]byte("late")); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("closed, and yet: %v", err)
+	}
+	open(t, options(dir))
+}
+
+func TestRecordTooLong(t *testing.T) {
+	t.Parallel()
+	s := open(t, options(t.TempDir()))
+	if err := s.Append(make([]byte, spool.MaxRecord), nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.Append(make([]byte, spool.MaxRecord+1)); err == nil {
+		t.Error("it was taken")
+	}
+}
+
+// TestContentChanges under a running process: the rest of that file is given up.
+func TestContentChanges(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	s := open(t, options(dir))
+	appendAll(t, s, 1, 10)
+	if err := os.Truncate(segmentsIn(t, dir)[0], 20); err != nil {
+		t.Fatal(err)
+	}
+	r.drain(t, s)
+	appendAll(t, s, 11, 12)
+	r.drain(t, s)
+	r.want(t, 11, 12)
+	if got := s.Stats().Dropped; got != 10 {
+		t.Errorf("%d dropped", got)
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	s, err := spool.Open(spool.Options{Dir: b.TempDir(), Limit: 64 << 20, Now: time.Now})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	record := make([]byte, 24)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.Append(record); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// FuzzSegment opens a file that holds anything: whole records at its start are
+// found, nothing else, and new ones come after them.
+func FuzzSegment(f *testing.F) {
+	dir := f.TempDir()
+	s, err := spool.Open(options(dir))
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := s.Append([]byte("one"), nil, []byte("three")); err != nil {
+		f.Fatal(err)
+	}
+	names, _ := filepath.Glob(filepath.Join(dir, "*.seg"))
+	whole, err := os.ReadFile(names[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(whole[:len(whole)-1])
+	f.Add(append(whole, whole...))
+	f.Add([]byte{0xff, 0xff, 0, 0, 0, 0})
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, content []byte) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "00000000000000000001.seg"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, options(dir))
+		if err := s.Append([]byte("new")); err != nil {
+			t.Fatal(err)
+		}
+		r := &receiver{}
+		r.drain(t, s)
+		if n := len(r.records); n == 0 || r.records[n-1] != "new" {
+			t.Errorf("got %q", r.records)
+		}
+		if rest, ok := strings.CutPrefix(string(content), string(whole)); ok && (len(r.records) < 4 || rest == "" && len(r.records) != 4) {
+			t.Errorf("got %q", r.records)
+		}
+	})
+}

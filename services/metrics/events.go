@@ -1,0 +1,166 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/protobuf/proto"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+)
+
+// What is said on the bus (see event.proto).
+const (
+	subjectEvents = "metrics.events"
+	streamEvents  = "METRICS_EVENTS"
+)
+
+const (
+	// ackWait is when another replica gets what one has not counted.
+	ackWait = 10 * time.Second
+	// silence is how long a source may be silent before it is forgotten.
+	silence = 366 * 24 * time.Hour
+)
+
+// streamConfig is the stream of what is not counted yet. When it is full, the
+// sources keep what they have.
+func streamConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: streamEvents, Subjects: []string{subjectEvents}, Retention: jetstream.WorkQueuePolicy,
+		MaxBytes: 64 << 20, Discard: jetstream.DiscardNew, Description: "What is not counted yet",
+	}
+}
+
+// Run counts what is said on the bus, until ctx ends. All replicas share one
+// consumer; NATS may go and come.
+func (s *Service) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := s.consume(ctx); err != nil && ctx.Err() == nil {
+			s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+func (s *Service) consume(ctx context.Context) error {
+	if err := s.makeStream(ctx); err != nil {
+		return err
+	}
+	// One message at a time, over all replicas: the events of a source have to be
+	// counted in their order.
+	consumer, err := s.bus.CreateOrUpdateConsumer(ctx, streamEvents, jetstream.ConsumerConfig{
+		Durable: "metrics", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
+	})
+	if err != nil {
+		return fmt.Errorf("making the consumer of events: %w", err)
+	}
+	if err := s.store.forget(ctx, s.deps.Now().Add(-silence)); err != nil {
+		return fmt.Errorf("forgetting old sources: %w", err)
+	}
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second))
+	if err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, messages.Stop)
+	defer stop()
+	defer messages.Stop()
+	for {
+		m, err := messages.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+			return nil
+		}
+		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.take(ctx, m)
+	}
+}
+
+// makeStream makes sure that the stream is there. It leaves its replicas and
+// limits as an operator has set them.
+func (s *Service) makeStream(ctx context.Context) error {
+	_, err := s.bus.Stream(ctx, streamEvents)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		_, err = s.bus.CreateStream(ctx, streamConfig())
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return fmt.Errorf("making the stream %s: %w", streamEvents, err)
+	}
+	return nil
+}
+
+// take acknowledges only what SQL has.
+func (s *Service) take(ctx context.Context, m jetstream.Msg) {
+	b := &metricsv1.Batch{}
+	if err := proto.Unmarshal(m.Data(), b); err != nil || b.GetSource() == "" || b.GetFirst() < 1 {
+		s.deps.Log.ErrorContext(ctx, "Events cannot be read", "err", err)
+		_ = m.Term() // they will not become better
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackWait*8/10)
+	defer cancel()
+	if err := s.count(ctx, b); err != nil {
+		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
+		_ = m.NakWithDelay(time.Second)
+		return
+	}
+	if err := m.DoubleAck(ctx); err != nil {
+		s.deps.Log.DebugContext(ctx, "Events that are counted will come again", "err", err)
+	}
+}
+
+// count adds the events of a batch that are not counted yet.
+func (s *Service) count(ctx context.Context, b *metricsv1.Batch) error {
+	for {
+		last, err := s.store.last(ctx, b.GetSource())
+		if err != nil {
+			return err
+		}
+		end := b.GetFirst() + int64(len(b.GetEvents())) - 1
+		known := min(max(0, last-b.GetFirst()+1), int64(len(b.GetEvents())))
+		fresh := b.GetEvents()[known:]
+		if len(fresh) > 0 {
+			err = s.store.add(ctx, progress{b.GetSource(), last, end}, sum(fresh), s.deps.Now())
+		}
+		if errors.Is(err, errOvertaken) {
+			continue
+		}
+		if err == nil {
+			s.observe(fresh, known)
+		}
+		return err
+	}
+}
+
+func (s *Service) observe(fresh []*metricsv1.Event, known int64) {
+	for _, e := range fresh {
+		if m := metricOf(e.GetMetric()); m != "" {
+			s.counted.WithLabelValues(string(m)).Inc()
+		}
+	}
+	s.repeated.Add(float64(known))
+}
+
+// sum adds events up, by their day and for all days.
+func sum(events []*metricsv1.Event) map[eventKey]int64 {
+	counts := map[eventKey]int64{}
+	for _, e := range events {
+		m := metricOf(e.GetMetric())
+		if m == "" {
+			continue
+		}
+		counts[eventKey{m, dayOf(e.GetDay()), e.GetOrg()}]++
+		counts[eventKey{m, allDays, e.GetOrg()}]++
+	}
+	return counts
+}

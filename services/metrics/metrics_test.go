@@ -1,0 +1,360 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/metrics"
+)
+
+// place is what replicas of the service share.
+type place struct {
+	db       *sqldb.DB
+	bus      *nats.Conn
+	accounts string
+}
+
+func newPlace(t *testing.T, db *sqldb.DB) *place {
+	t.Helper()
+	if err := db.Migrate(t.Context(), "metrics", metrics.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "accounts")
+	if err := os.WriteFile(file, []byte("# those who may read\n\nada:"+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &place{db: db, bus: testkit.NATS(t), accounts: file}
+}
+
+// replica starts a service, and answers a client of it and how to kill it.
+func (p *place) replica(t *testing.T) (client metricsv1.MetricsServiceClient, kill func()) {
+	t.Helper()
+	s, err := metrics.New(metrics.Deps{
+		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now, Accounts: p.accounts,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
+	metricsv1.RegisterMetricsServiceServer(server, s)
+	memory := rpc.NewMemory()
+	go func() { _ = server.Serve(memory) }()
+	conn, err := memory.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+	kill = sync.OnceFunc(func() {
+		stop()
+		<-ran
+		_ = conn.Close()
+		server.Server.Stop()
+	})
+	t.Cleanup(kill)
+	return metricsv1.NewMetricsServiceClient(conn), kill
+}
+
+// as signs a call in; "" is nobody.
+func as(ctx context.Context, login string) context.Context {
+	if login == "" {
+		return ctx
+	}
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login)))
+}
+
+// say publishes events of a source, and waits for the stream first.
+func say(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := proto.Marshal(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error {
+		_, err := js.Publish(t.Context(), "metrics.events", raw)
+		return err
+	})
+}
+
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	end := time.Now().Add(40 * time.Second)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// pulls are n events of an organisation on the day that is so many days after
+// 2026-02-27.
+func pulls(n int, after int32, org string) []*metricsv1.Event {
+	return some(metricsv1.Metric_METRIC_PULLS, n, after, org)
+}
+
+func some(m metricsv1.Metric, n int, after int32, org string) []*metricsv1.Event {
+	day := int32(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC).Unix() / 86400)
+	events := make([]*metricsv1.Event, n)
+	for i := range events {
+		events[i] = &metricsv1.Event{Metric: m, Day: day + after, Org: org}
+	}
+	return events
+}
+
+func join(lists ...[]*metricsv1.Event) (all []*metricsv1.Event) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+func answer(metric string, count float64, orgs map[string]float64) *metricsv1.CountPullsResponse {
+	r := &metricsv1.CountPullsResponse{Count: &count, Orgs: orgs}
+	if metric != "" {
+		r.Metric = &metric
+	}
+	return r
+}
+
+// wants waits until a question is answered so.
+func wants(t *testing.T, c metricsv1.MetricsServiceClient, req *metricsv1.CountPullsRequest, want *metricsv1.CountPullsResponse) {
+	t.Helper()
+	eventually(t, func() error {
+		got, err := c.CountPulls(as(t.Context(), "ada:secret"), req)
+		if err != nil {
+			return err
+		}
+		if d := cmp.Diff(want, got, protocmp.Transform()); d != "" {
+			return fmt.Errorf("%v: %s", req, d)
+		}
+		return nil
+	})
+}
+
+func TestForms(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		p := newPlace(t, db)
+		c, _ := p.replica(t)
+		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 0, nil))
+		say(t, p.bus, &metricsv1.Batch{Source: "s", First: 1, Events: join(
+			pulls(3, 0, "a.org"), pulls(2, 0, "b.org"), pulls(1, 0, ""), pulls(4, 1, "a.org"), pulls(1, 2, ""),
+			some(metricsv1.Metric_METRIC_BUILDS, 2, 0, "a.org"), some(metricsv1.Metric_METRIC_FILESYSTEM, 1, 0, "b.org"), some(99, 5, 0, "a.org"),
+		)})
+		for _, q := range []struct {
+			date, org string
+			want      *metricsv1.CountPullsResponse
+		}{
+			{"", "", answer("pulls", 9, map[string]float64{"a.org": 7, "b.org": 2})},
+			{"2026-02-27", "", answer("pulls", 6, map[string]float64{"a.org": 3, "b.org": 2})},
+			{"2026-03-01", "", answer("pulls", 1, nil)},
+			{"2020-02-29", "", answer("pulls", 0, nil)},
+			{"", "a.org", answer("pulls", 7, map[string]float64{"a.org": 7})},
+			{"", "A.ORG", answer("pulls", 7, map[string]float64{"a.org": 7})},
+			{"", "none.org", answer("pulls", 0, map[string]float64{"none.org": 0})},
+			{"2026-02-28", "a.org", answer("", 4, nil)},
+			{"2026-02-28", "b.org", answer("", 0, nil)},
+		} {
+			wants(t, c, &metricsv1.CountPullsRequest{Date: q.date, Org: q.org}, q.want)
+		}
+		ctx := as(t.Context(), "ada:secret")
+		b, err := c.CountBuilds(ctx, &metricsv1.CountBuildsRequest{})
+		if err != nil || b.GetMetric() != "builds" || b.GetCount() != 2 || b.GetOrgs()["a.org"] != 2 {
+			t.Errorf("builds: %v %v", b, err)
+		}
+		f, err := c.CountFilesystemPulls(ctx, &metricsv1.CountFilesystemPullsRequest{})
+		if err != nil || f.GetMetric() != "filesystem" || f.GetCount() != 1 || f.GetOrgs()["b.org"] != 1 {
+			t.Errorf("filesystem: %v %v", f, err)
+		}
+	})
+}
+
+// TestRepeats: a source's events may come again, cut otherwise, and some may be
+// missing.
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		p := newPlace(t, db)
+		c, _ := p.replica(t)
+		for _, b := range []struct{ first, n int }{{1, 5}, {1, 5}, {3, 4}, {6, 1}, {1, 9}, {2, 3}, {100, 10}, {50, 20}, {105, 10}} {
+			say(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(b.first), Events: pulls(b.n, 0, "a.org")})
+		}
+		say(t, p.bus, &metricsv1.Batch{Source: "other", First: 1, Events: pulls(1000, 0, "b.org")})
+		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 1024, map[string]float64{"a.org": 9 + 10 + 5, "b.org": 1000}))
+	})
+}
+
+// TestReplicas counts with several replicas, of which one after the other is
+// killed.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		p := newPlace(t, db)
+		c, _ := p.replica(t)
+		_, kill := p.replica(t)
+		for i := range 100 {
+			b := &metricsv1.Batch{Source: fmt.Sprint("s", i%3), First: int64(1 + 20*(i/3)), Events: pulls(20, 0, "a.org")}
+			say(t, p.bus, b)
+			if i%10 == 0 {
+				say(t, p.bus, b)
+				kill()
+				_, kill = p.replica(t)
+			}
+		}
+		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 2000, map[string]float64{"a.org": 2000}))
+	})
+}
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testkit.SQLite(t))
+	on, _ := p.replica(t)
+	p.accounts = ""
+	off, _ := p.replica(t)
+	for _, q := range []struct {
+		name, login, date string
+		room              metricsv1.MetricsServiceClient
+		want              error
+	}{
+		{"nobody", "", "", on, fault.Unauthenticated},
+		{"a wrong password", "ada:wrong", "", on, fault.Unauthenticated},
+		{"a wrong name", "eve:secret", "", on, fault.Unauthenticated},
+		{"no password", "ada", "", on, fault.Unauthenticated},
+		{"right", "ada:secret", "", on, nil},
+		{"right again", "ada:secret", "", on, nil},
+		{"wrong after right", "ada:secret2", "", on, fault.Unauthenticated},
+		{"a day", "ada:secret", "2024-02-29", on, nil},
+		{"no day", "ada:secret", "2026-02-29", on, fault.Invalid},
+		{"half a day", "ada:secret", "2026-2-9", on, fault.Invalid},
+		{"another form", "ada:secret", "2026-02-09T00:00:00Z", on, fault.Invalid},
+		{"no day of nobody's", "", "x", on, fault.Unauthenticated},
+		{"switched off", "ada:secret", "", off, fault.NotFound},
+	} {
+		_, err := q.room.CountPulls(as(t.Context(), q.login), &metricsv1.CountPullsRequest{Date: q.date})
+		if !errors.Is(err, q.want) {
+			t.Errorf("%s: %v, want %v", q.name, err, q.want)
+		}
+	}
+}
+
+func TestOddAccountsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "accounts")
+	for _, content := range []string{"ada:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n", "ada\n", ":$2y$05$x\n"} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := metrics.New(metrics.Deps{Accounts: file, Metrics: prometheus.NewRegistry()})
+		if err == nil {
+			t.Errorf("%q was read", content)
+		}
+	}
+}
+
+// TestRealServer goes through a server that is killed while it counts.
+func TestRealServer(t *testing.T) {
+	t.Parallel()
+	if !testkit.Real() {
+		t.Skip("needs a nats-server: set SLIPWAY_TEST_REAL")
+	}
+	server := testkit.StartNATS(t)
+	p := newPlace(t, testkit.Postgres(t))
+	var err error
+	if p.bus, err = bus.Connect(server.URL, testkit.Log(t)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.bus.Close)
+	c, _ := p.replica(t)
+	for i := range 60 {
+		say(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(1 + 10*i), Events: pulls(10, 0, "a.org")})
+		if i%20 == 10 {
+			server.Kill()
+			if err := server.Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 600, map[string]float64{"a.org": 600}))
+}
+
+// BenchmarkYear asks about a year of 5,000 organisations, in each form.
+func BenchmarkYear(b *testing.B) {
+	for _, engine := range []string{"sqlite", "postgres"} {
+		b.Run(engine, func(b *testing.B) {
+			if engine == "postgres" && !testkit.Real() {
+				b.Skip("set SLIPWAY_TEST_REAL")
+			}
+			db := testkit.SQLite(b)
+			if engine == "postgres" {
+				db = testkit.Postgres(b)
+			}
+			year(b, db)
+		})
+	}
+}
+
+func year(b *testing.B, db *sqldb.DB) {
+	b.Helper()
+	if err := db.Migrate(b.Context(), "metrics", metrics.Migrations()); err != nil {
+		b.Fatal(err)
+	}
+	for _, fill := range []string{
+		`WITH RECURSIVE o (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM o WHERE n < 5000), d (n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM d WHERE n < 464)
+			INSERT INTO metrics_counts (metric, day, org, events) SELECT 'pulls', '2026-' || d.n, 'organisation' || o.n || '.org', 7 FROM d, o`,
+		`INSERT INTO metrics_counts (metric, day, org, events) SELECT metric, '', org, SUM(events) FROM metrics_counts GROUP BY metric, org`,
+		`UPDATE metrics_counts SET day = '2026-02-28' WHERE day = '2026-300'`,
+		`ANALYZE`,
+	} {
+		if _, err := db.ExecContext(b.Context(), fill); err != nil {
+			b.Fatal(err)
+		}
+	}
+	s := metrics.NewForBench(b, db)
+	for _, q := range []*metricsv1.CountPullsRequest{{}, {Date: "2026-02-28"}, {Org: "organisation77.org"}, {Date: "2026-02-28", Org: "organisation77.org"}} {
+		b.Run("date="+q.GetDate()+",org="+q.GetOrg(), func(b *testing.B) {
+			for b.Loop() {
+				r, err := s(b.Context(), q.GetDate(), q.GetOrg())
+				if err != nil || r == 0 {
+					b.Fatal(r, err)
+				}
+			}
+		})
+	}
+}

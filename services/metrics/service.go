@@ -1,0 +1,82 @@
+// Package metrics owns how much the service is used: builds, pulls, and pulls of
+// images with a file system client's layer, by day and organisation
+// (contract/container-service.md §8). Other rooms say what happens on the bus
+// (slipway.metrics.v1.Batch); nothing here is asked while somebody pulls. The
+// truth is the tables metrics_*; the stream METRICS_EVENTS, which this room
+// makes, holds what is not counted yet.
+package metrics
+
+import (
+	"embed"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+func Migrations() fs.FS {
+	sub, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		panic(err) // the folder is compiled in
+	}
+	return sub
+}
+
+// Deps is what the service works with.
+type Deps struct {
+	DB      *sqldb.DB
+	Bus     *nats.Conn
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+	// Accounts is an htpasswd file with bcrypt hashes of those who may read counts;
+	// "" switches reading off. Events are counted all the same.
+	Accounts string
+}
+
+// Service implements metricsv1.MetricsServiceServer. Make it with New, then Run
+// it.
+type Service struct {
+	metricsv1.UnimplementedMetricsServiceServer
+	deps     Deps
+	store    store
+	bus      jetstream.JetStream
+	accounts *accounts
+	counted  *prometheus.CounterVec
+	repeated prometheus.Counter
+}
+
+// New makes the service. The tables must be there; NATS may come later.
+func New(d Deps) (*Service, error) {
+	known, err := readAccounts(d.Accounts)
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(d.Bus)
+	if err != nil {
+		return nil, err
+	}
+	s := &Service{
+		deps: d, store: store{d.DB}, bus: js, accounts: known,
+		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_metrics_events_total", Help: "Events counted, by metric.",
+		}, []string{"metric"}),
+		repeated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_metrics_repeated_total", Help: "Events that came again and were not counted twice.",
+		}),
+	}
+	d.Metrics.MustRegister(s.counted, s.repeated)
+	return s, nil
+}

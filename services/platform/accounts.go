@@ -1,0 +1,86 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"regexp"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Account is a user as the command line makes and shows them.
+type Account struct {
+	ID int64
+	// Name is the short name, e.g. "ada".
+	Name string
+	// Email is the address.
+	Email string
+	// FirstName and LastName may be empty.
+	FirstName, LastName string
+}
+
+// CreateUser makes a user without a token. fault.Conflict when name or address
+// are taken, fault.Invalid when they are none.
+func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
+	ok, err := regexp.MatchString(`^[a-z0-9]+([-_.][a-z0-9]+)*$`, a.Name)
+	if err != nil || !ok || len(a.Name) > 40 {
+		return a, fault.Invalid.New("The user name must have up to 40 lower case letters and digits; single - _ . may stand between them", err)
+	}
+	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
+		return a, fault.Invalid.New("The e-mail address is none", err)
+	}
+	if err := errors.Join(within("first name", a.FirstName, 100), within("last name", a.LastName, 100)); err != nil {
+		return a, err
+	}
+	a.ID = newID()
+	made, err := s.store.insertUser(ctx, user{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
+	if err != nil {
+		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
+	}
+	if !made {
+		return a, fault.Conflict.Newf("There is a user of that name or e-mail address already")
+	}
+	return a, nil
+}
+
+// Users lists all users, by name.
+func (s *Service) Users(ctx context.Context) ([]Account, error) {
+	list, err := s.store.users(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the users: %w", err)
+	}
+	out := make([]Account, len(list))
+	for i, u := range list {
+		out[i] = Account{ID: u.ID, Name: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName}
+	}
+	return out, nil
+}
+
+// CreateTokenFor makes an access token for a user, by name or e-mail address. A
+// zero expires is never. The answer is secret.
+func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time) (string, error) {
+	u, err := s.named(ctx, userName)
+	if err != nil {
+		return "", err
+	}
+	t, _, err := s.makeToken(ctx, u, name, expires)
+	if err != nil {
+		return "", err
+	}
+	return t.String(), nil
+}
+
+// RevokeTokens ends all tokens of a user, at once.
+func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
+	u, err := s.named(ctx, userName)
+	if err != nil {
+		return err
+	}
+	if err := s.store.deleteTokens(ctx, u.ID); err != nil {
+		return fmt.Errorf("deleting the tokens of %s: %w", userName, err)
+	}
+	return nil
+}

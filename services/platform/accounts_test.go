@@ -1,0 +1,179 @@
+package platform_test
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		me := w.as("view")
+		made := must(w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "ci", Expires: "2026-01-31T13:00:00Z"}}))(t)
+		_, err := w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "ci"}})
+		wants(t, "the name again", err, fault.Conflict)
+		_, err = w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "old", Expires: "2026-01-31T11:00:00Z"}})
+		wants(t, "an end in the past", err, fault.Invalid)
+		use := func() error {
+			_, err := w.client.GetUserInfo(bearer(t.Context(), made.GetAccessKey()), &platformv1.GetUserInfoRequest{})
+			return err
+		}
+		wants(t, "a new token", use(), nil)
+		list := must(w.client.ListTokens(me, &platformv1.ListTokensRequest{}))(t).GetTokens()
+		if len(list) != 2 || list[0].GetName() != "ci" || list[0].GetLastUsed().AsTime() != w.clock.now || list[0].GetExpires() == nil || list[1].GetExpires() != nil {
+			t.Errorf("the tokens are %v", list)
+		}
+		w.clock.now = w.clock.now.Add(time.Hour)
+		wants(t, "an expired token", use(), fault.Unauthenticated)
+		w.clock.now = w.clock.now.Add(-time.Minute)
+		wants(t, "a token that is not expired", use(), nil)
+		id := int64(made.GetToken().GetId())
+		_, err = w.client.DeleteToken(w.as("launch"), &platformv1.DeleteTokenRequest{TokenId: id})
+		wants(t, "another's token", err, fault.NotFound)
+		must(w.client.DeleteToken(me, &platformv1.DeleteTokenRequest{TokenId: id}))(t)
+		wants(t, "a revoked token", use(), fault.Unauthenticated)
+		must(w.client.DeleteAllTokens(me, &platformv1.DeleteAllTokensRequest{}))(t)
+		_, err = w.client.GetUserInfo(me, &platformv1.GetUserInfoRequest{})
+		wants(t, "after all were revoked", err, fault.Unauthenticated)
+	})
+}
+
+func TestBasic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.SQLite(t))
+	for header, kind := range map[string]error{
+		"Basic " + b64("@token:"+w.tokens["view"]): nil,
+		"Bearer  " + w.tokens["view"]:              nil,
+		"Basic " + b64("ada:"+w.tokens["view"]):    fault.Unauthenticated,
+		"Basic x":                                  fault.Unauthenticated,
+		"Digest " + w.tokens["view"]:               fault.Unauthenticated,
+		w.tokens["view"]:                           fault.Unauthenticated,
+	} {
+		_, err := w.client.GetUserInfo(metadata.AppendToOutgoingContext(t.Context(), "authorization", header), &platformv1.GetUserInfoRequest{})
+		wants(t, header[:6], err, kind)
+	}
+}
+
+func TestCallLimit(t *testing.T) {
+	t.Parallel()
+	d := deps(t, testkit.SQLite(t))
+	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
+	d.CallLimit = ratelimit.Limit{{Count: 3, Window: time.Hour}}
+	s, client := serveWith(t, d)
+	token, err := s.EnsureAdmin(t.Context(), adminOf("a@b.c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		_, err = client.GetUserInfo(bearer(t.Context(), token), &platformv1.GetUserInfoRequest{})
+		if n < 3 {
+			wants(t, "within the limit", err, nil)
+		}
+	}
+	if e, ok := fault.As(err); !ok || e.Kind != fault.Exhausted || e.RetryAfter == 0 || e.Meta[ratelimit.MetaLimit] != "3" {
+		t.Errorf("above the limit: %v", err)
+	}
+	if _, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: token}); err != nil {
+		t.Errorf("rooms are not limited: %v", err)
+	}
+}
+
+// TestNamesAtOnce: of many who take a name at once one gets it.
+func TestNamesAtOnce(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		for name, take := range map[string]func() error{
+			"organisation": func() error {
+				_, err := w.client.CreateOrganization(w.as("view"), &platformv1.CreateOrganizationRequest{Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("Once")}}})
+				return err
+			},
+			"workspace": func() error {
+				_, err := w.client.CreateWorkspace(w.as("boss"), &platformv1.CreateWorkspaceRequest{OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("once")}}})
+				return err
+			},
+			"token": func() error {
+				_, err := w.client.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "once"}})
+				return err
+			},
+			"credentials": func() error {
+				_, err := w.client.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("once", "quay.io", "x")})
+				return err
+			},
+		} {
+			var won, lost atomic.Int32
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					switch err := take(); {
+					case err == nil:
+						won.Add(1)
+					case errors.Is(err, fault.Conflict):
+						lost.Add(1)
+					default:
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			wg.Wait()
+			if won.Load() != 1 || lost.Load() != 7 {
+				t.Errorf("%s: %d won, %d lost", name, won.Load(), lost.Load())
+			}
+		}
+	})
+}
+
+func TestPeople(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		boss := w.as("boss")
+		list := must(w.client.ListMembers(boss, &platformv1.ListMembersRequest{OrgId: w.org, Search: "MAINT*@example", Max: new(int32(5))}))(t)
+		if list.GetTotalSize() != 1 || list.GetMembers()[0].GetUserName() != "maintain" {
+			t.Errorf("found %v", list)
+		}
+		if none := must(w.client.ListMembers(boss, &platformv1.ListMembersRequest{OrgId: w.org, Search: "%"}))(t); none.GetTotalSize() != 0 {
+			t.Errorf("a percent sign finds %v", none)
+		}
+		pageTwo := must(w.client.ListMembers(boss, &platformv1.ListMembersRequest{OrgId: w.org, Page: new(int32(2)), PageSize: new(int32(5))}))(t)
+		if pageTwo.GetTotalSize() != 8 || len(pageTwo.GetMembers()) != 3 {
+			t.Errorf("the second page is %v", pageTwo)
+		}
+		_, err := w.client.LeaveOrganization(boss, &platformv1.LeaveOrganizationRequest{OrgId: w.org})
+		wants(t, "the last owner", err, fault.Conflict)
+		_, err = w.client.UpdateParticipantRole(w.as("admin"), &platformv1.UpdateParticipantRoleRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["admin"], Role: &platformv1.ParticipantRole{Role: "owner"}})
+		wants(t, "an admin who would be an owner", err, fault.Denied)
+		_, err = w.client.DeleteParticipant(w.as("admin"), &platformv1.DeleteParticipantRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["owner"]})
+		wants(t, "an admin against an owner", err, fault.Denied)
+		p := must(w.client.AddParticipant(w.as("admin"), &platformv1.AddParticipantRequest{OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: "stranger@example.org"}}))(t)
+		if p.GetParticipant().GetType() != "COLLABORATOR" || p.GetParticipant().GetMemberId() != nil {
+			t.Errorf("a stranger is %v", p)
+		}
+		spaces := must(w.client.ListUserWorkspaces(w.as("stranger"), &platformv1.ListUserWorkspacesRequest{UserId: w.ids["stranger"]}))(t).GetOrgsAndWorkspaces()
+		if len(spaces) != 2 || spaces[0].GetWorkspaceId() != nil || spaces[1].GetWorkspaceName().GetValue() != "bench" {
+			t.Errorf("a collaborator sees %v", spaces)
+		}
+		must(w.client.DeleteMember(boss, &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: w.memberOf["launch"]}))(t)
+		_, err = w.client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: w.tokens["launch"], WorkspaceId: w.ws})
+		wants(t, "who was taken out", err, fault.Denied)
+		_, err = w.client.DeleteOrganization(boss, &platformv1.DeleteOrganizationRequest{OrgId: w.org})
+		wants(t, "an organisation in use", err, fault.Conflict)
+		must(w.client.DeleteWorkspace(boss, &platformv1.DeleteWorkspaceRequest{OrgId: w.org, Id: w.ws}))(t)
+		must(w.client.DeleteOrganization(boss, &platformv1.DeleteOrganizationRequest{OrgId: w.org}))(t)
+	})
+}

@@ -1,0 +1,78 @@
+package platform
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// usedEvery is how coarsely a token's last use is kept.
+const usedEvery = 10 * time.Minute
+
+// presented is the token of an Authorization header: Bearer, or Basic with the
+// user @token.
+func presented(header string) (string, error) {
+	scheme, value, _ := strings.Cut(header, " ")
+	value = strings.TrimSpace(value)
+	switch {
+	case header == "":
+		return "", fault.Unauthenticated.Newf("This call needs an access token: Authorization: Bearer <token>")
+	case strings.EqualFold(scheme, "Bearer"):
+		return value, nil
+	case strings.EqualFold(scheme, "Basic"):
+		raw, err := base64.StdEncoding.DecodeString(value)
+		if name, password, ok := strings.Cut(string(raw), ":"); err == nil && ok && name == "@token" {
+			return password, nil
+		}
+	}
+	return "", refused(errors.New("the Authorization header is neither Bearer nor Basic with @token"))
+}
+
+// authenticate says whose token it is. What is wrong with one that is refused
+// stays in the log.
+func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord, error) {
+	if isJWT(secret) {
+		return s.authenticateJWT(ctx, secret)
+	}
+	t, err := parseToken(secret)
+	if err != nil {
+		return tokenRecord{}, refused(err)
+	}
+	rec, err := s.store.token(ctx, t.id)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return tokenRecord{}, fmt.Errorf("reading token %d: %w", t.id, err)
+	}
+	// One that is unknown takes as long as one that is wrong.
+	if ok := t.matches(rec.secretHash); err != nil || !ok {
+		return tokenRecord{}, refused(errors.Join(errors.New("unknown or wrong"), err))
+	}
+	now := s.deps.Now()
+	if !rec.expires.IsZero() && !now.Before(rec.expires) {
+		return tokenRecord{}, refused(fmt.Errorf("token %d expired at %s", rec.id, rec.expires))
+	}
+	if now.Sub(rec.used) >= usedEvery {
+		if err := s.store.touchToken(ctx, rec.id, now); err != nil {
+			return tokenRecord{}, fmt.Errorf("writing the last use of token %d: %w", rec.id, err)
+		}
+	}
+	return rec, nil
+}
+
+func refused(cause error) error {
+	return fault.Unauthenticated.New("The access token is not valid", cause)
+}
+
+// charge counts a call against its token.
+func (s *Service) charge(ctx context.Context, tokenID int64) error {
+	if s.deps.Limiter == nil {
+		return nil
+	}
+	_, err := s.deps.Limiter.Charge(ctx, "calls", "token:"+strconv.FormatInt(tokenID, 10), s.deps.CallLimit, 1)
+	return err
+}

@@ -1,0 +1,174 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+)
+
+// containerReg is the provider whose keys are understood.
+const containerReg = "container-reg"
+
+// usedLately is for how long credentials that were read count as in use.
+const usedLately = time.Hour
+
+func (c credentials) answer() (*platformv1.CredentialsRecord, error) {
+	keys := &structpb.Struct{}
+	if err := keys.UnmarshalJSON([]byte(c.publicKeys)); err != nil {
+		return nil, fmt.Errorf("reading the keys of %s: %w", c.id, err)
+	}
+	return &platformv1.CredentialsRecord{
+		Id: c.id, Name: c.name, Description: c.description, Provider: c.provider, BaseUrl: c.baseURL, Keys: keys,
+		LastUsed: instant(c.used), DateCreated: instant(c.created), LastUpdated: instant(c.updated), Status: "AVAILABLE",
+	}, nil
+}
+
+// change takes over what is given and checks it. secret is the JSON of the keys
+// that were sealed before, and answers what is to be sealed.
+func (c *credentials) change(spec *platformv1.CredentialsSpec, secret []byte) ([]byte, error) {
+	if spec == nil {
+		return nil, fault.Invalid.Newf("credentials must be given")
+	}
+	set(&c.name, spec.Name)
+	set(&c.description, spec.Description)
+	set(&c.provider, spec.Provider)
+	set(&c.baseURL, spec.BaseUrl)
+	if c.provider == "" {
+		c.provider = containerReg
+	}
+	if c.name == "" {
+		return nil, fault.Invalid.Newf("credentials.name must not be empty")
+	}
+	if err := errors.Join(within("name", c.name, 100), within("description", c.description, 1000), within("provider", c.provider, 50), within("baseUrl", c.baseURL, 200)); err != nil {
+		return nil, err
+	}
+	keys := map[string]any{}
+	if err := json.Unmarshal(secret, &keys); err != nil {
+		return nil, fmt.Errorf("reading sealed keys: %w", err)
+	}
+	for name, v := range spec.GetKeys().AsMap() {
+		if v != nil {
+			keys[name] = v
+		}
+	}
+	if err := c.understand(keys); err != nil {
+		return nil, err
+	}
+	out, err := json.Marshal(keys)
+	if err == nil && len(out) > 100_000 {
+		return nil, fault.Invalid.Newf("keys must be smaller than 100,000 bytes")
+	}
+	return out, err
+}
+
+// understand finds the registry, and what may be shown: of providers that are
+// not known, nothing.
+func (c *credentials) understand(keys map[string]any) error {
+	c.registry, c.publicKeys = "", "{}"
+	if c.provider != containerReg {
+		return nil
+	}
+	userName, _ := keys["userName"].(string)
+	password, _ := keys["password"].(string)
+	registry, _ := keys["registry"].(string)
+	if userName == "" || password == "" {
+		return fault.Invalid.Newf("keys.userName and keys.password must be given")
+	}
+	var err error
+	if c.registry, err = parseRegistry(registry); err != nil {
+		return err
+	}
+	public, err := json.Marshal(map[string]string{"userName": userName, "registry": c.registry})
+	c.publicKeys = string(public)
+	return err
+}
+
+// parseRegistry reads host or host/path as people write it; empty is docker.io.
+func parseRegistry(s string) (string, error) {
+	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "https://"), "http://")
+	s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"), "/v2"), "/")
+	host, path, _ := strings.Cut(strings.ToLower(s), "/")
+	switch host {
+	case "", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
+		host = "docker.io"
+	}
+	if path != "" {
+		host += "/" + path
+	}
+	ok, err := regexp.MatchString(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`, host)
+	if err != nil || !ok || len(host) > 255 {
+		return "", fault.Invalid.New("keys.registry must be host or host/path, e.g. quay.io/team", err)
+	}
+	return host, nil
+}
+
+// note writes the audit trail.
+func (s *Service) note(ctx context.Context, userID int64, in space, action, subject string) error {
+	e := event{userID: userID, workspaceID: in.id(), action: action, subject: subject, requestID: rpc.CallFrom(ctx).RequestID}
+	if err := s.store.audit(ctx, e, s.deps.Now()); err != nil {
+		return fmt.Errorf("writing the audit trail: %w", err)
+	}
+	return nil
+}
+
+// ListCredentials lists a workspace's credentials without their secrets.
+func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCredentialsRequest) (*platformv1.ListCredentialsResponse, error) {
+	p, err := s.admit(ctx, "ListCredentials", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.store.credentialsIn(ctx, p.space)
+	if err != nil {
+		return nil, fmt.Errorf("reading the credentials of workspace %d: %w", p.space.id(), err)
+	}
+	resp := &platformv1.ListCredentialsResponse{}
+	for _, c := range list {
+		rec, err := c.answer()
+		if err != nil {
+			return nil, err
+		}
+		resp.Credentials = append(resp.Credentials, rec)
+	}
+	return resp, nil
+}
+
+// DescribeCredentials answers one record without its secrets.
+func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.DescribeCredentialsRequest) (*platformv1.DescribeCredentialsResponse, error) {
+	p, err := s.admit(ctx, "DescribeCredentials", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
+	}
+	rec, err := c.answer()
+	return &platformv1.DescribeCredentialsResponse{Credentials: rec}, err
+}
+
+// ValidateCredentialsName says whether a name is free.
+func (s *Service) ValidateCredentialsName(ctx context.Context, req *platformv1.ValidateCredentialsNameRequest) (*platformv1.ValidateCredentialsNameResponse, error) {
+	p, err := s.admit(ctx, "ValidateCredentialsName", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	has, err := s.store.hasCredentialsNamed(ctx, p.space, strings.TrimSpace(req.GetName()))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the credentials %s: %w", req.GetName(), err)
+	}
+	if has {
+		return nil, taken("a record", req.GetName())
+	}
+	return &platformv1.ValidateCredentialsNameResponse{}, nil
+}

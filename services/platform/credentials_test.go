@@ -1,0 +1,239 @@
+package platform_test
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/platform"
+)
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func adminOf(email string) platform.Admin { return platform.Admin{Email: email} }
+
+func login(name, registry, password string) *platformv1.CredentialsBody {
+	keys, err := structpb.NewStruct(map[string]any{"userName": "robot", "password": password, "registry": registry})
+	if err != nil {
+		panic(err)
+	}
+	return &platformv1.CredentialsBody{Credentials: &platformv1.CredentialsSpec{Name: &name, Keys: keys}}
+}
+
+func TestCredentialsAreSealed(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		const secret = "correct horse battery"
+		id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("quay", "https://quay.io/Team/", secret)}))(t).GetCredentialsId()
+		shown := must(w.client.DescribeCredentials(w.as("view"), &platformv1.DescribeCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
+		if text := shown.String(); strings.Contains(text, secret) || shown.GetCredentials().GetKeys().AsMap()["registry"] != "quay.io/team" {
+			t.Errorf("shown is %s", text)
+		}
+		var sealed []byte
+		if err := db.QueryRowContext(t.Context(), `SELECT sealed FROM platform_credentials WHERE id = $1`, id).Scan(&sealed); err != nil || bytes.Contains(sealed, []byte(secret)) {
+			t.Errorf("stored is %q, %v", sealed, err)
+		}
+		// A change without the password keeps it.
+		must(w.client.UpdateCredentials(w.as("maintain"), &platformv1.UpdateCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Body: &platformv1.CredentialsBody{
+			Credentials: &platformv1.CredentialsSpec{Description: new("ours")},
+		}}))(t)
+		resp := must(w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/team/app"}))(t)
+		if resp.GetCredentials().GetPassword() != secret || resp.GetCredentials().GetUsername() != "robot" {
+			t.Errorf("resolved to %v", resp)
+		}
+		var reads int
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_audit WHERE action = 'credentials.read' AND subject = $1 AND user_id = $2`, id, w.ids["view"]).Scan(&reads); err != nil || reads != 1 {
+			t.Errorf("%d reads are in the audit trail, %v", reads, err)
+		}
+		_, err := w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Checked: true})
+		wants(t, "credentials in use", err, fault.Conflict)
+		must(w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
+		_, err = w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id})
+		wants(t, "deleted already", err, fault.NotFound)
+	})
+}
+
+func (w *world) identity(name string) *platformv1.Identity {
+	return &platformv1.Identity{Endpoint: endpoint, UserId: w.ids[name], WorkspaceId: w.ws}
+}
+
+func TestResolution(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.SQLite(t))
+	for name, registry := range map[string]string{"host": "quay.io", "team": "quay.io/team", "hub": ""} {
+		must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, registry, name)}))(t)
+	}
+	must(w.client.CreateCredentials(w.as("view"), &platformv1.CreateCredentialsRequest{Body: login("mine", "quay.io", "mine")}))(t)
+	personal := &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["view"]}
+	for _, c := range []struct {
+		name     string
+		id       *platformv1.Identity
+		registry string
+		want     string
+		kind     error
+	}{
+		{"host", w.identity("view"), "quay.io", "host", nil},
+		{"another path", w.identity("view"), "quay.io/teams/app", "host", nil},
+		{"path", w.identity("view"), "quay.io/team/app", "team", nil},
+		{"docker hub", w.identity("view"), "docker.io/library/alpine", "hub", nil},
+		{"none", w.identity("view"), "ghcr.io/x", "", nil},
+		{"personal", personal, "quay.io/team/app", "mine", nil},
+		{"another's personal", &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["launch"]}, "quay.io", "", nil},
+		{"no participant", w.identity("member"), "quay.io", "", fault.Denied},
+		{"a stranger", w.identity("stranger"), "quay.io", "", fault.Denied},
+	} {
+		resp, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: c.id, Registry: c.registry})
+		wants(t, c.name, err, c.kind)
+		if got := resp.GetCredentials().GetPassword(); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestMasterKeys(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		d := deps(t, db)
+		path := filepath.Join(t.TempDir(), "keys")
+		d.Keys = must(platform.OpenKeys(path, true))(t)
+		w := newWorldWith(t, d, &clock{})
+		replica, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: must(platform.OpenKeys(path, false))(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b", "c"} {
+			must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, "quay.io/"+name, name)}))(t)
+		}
+		read := func(s platformv1.PlatformServiceServer, name string) error {
+			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
+			if err == nil && resp.GetCredentials().GetPassword() != name {
+				t.Errorf("%s resolves to %v", name, resp)
+			}
+			return err
+		}
+		// Both replicas go on while the keys are rotated.
+		var wg sync.WaitGroup
+		for _, s := range []*platform.Service{w.service, replica} {
+			wg.Go(func() {
+				for n := range 30 {
+					wants(t, "under rotation", read(s, []string{"a", "b", "c"}[n%3]), nil)
+				}
+			})
+		}
+		for range 3 {
+			if err := d.Keys.Add(); err != nil {
+				t.Error(err)
+			}
+			if n, err := w.service.RotateKeys(t.Context()); err != nil || n != 3 {
+				t.Errorf("rotated %d, %v", n, err)
+			}
+		}
+		wg.Wait()
+		wants(t, "with all keys", replica.CheckKeys(t.Context()), nil)
+		other := filepath.Join(t.TempDir(), "other")
+		for name, keys := range map[string]*platform.Keys{"no key": nil, "another key": must(platform.OpenKeys(other, true))(t)} {
+			s, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: keys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.CheckKeys(t.Context()); err == nil || !strings.Contains(err.Error(), "master") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestKeyFiles(t *testing.T) {
+	t.Parallel()
+	for name, content := range map[string]string{"empty": "", "a comment": "# nothing\n", "short": b64("short"), "no base64": "%%%"} {
+		path := filepath.Join(t.TempDir(), "keys")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := platform.OpenKeys(path, true); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := platform.OpenKeys(filepath.Join(t.TempDir(), "none"), false); err == nil {
+		t.Error("a file that is not there was read")
+	}
+}
+
+func TestKeyPackets(t *testing.T) {
+	t.Parallel()
+	d := deps(t, testkit.SQLite(t))
+	hash, err := bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.OperatorAccounts = filepath.Join(t.TempDir(), "operators")
+	if err := os.WriteFile(d.OperatorAccounts, []byte("ops:"+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorldWith(t, d, &clock{})
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: base64.StdEncoding.EncodeToString(der)}}
+	_, err = w.client.CreatePairing(w.as("boss"), ask)
+	wants(t, "a user who would pair", err, fault.Unauthenticated)
+	operator := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic "+b64("ops:pw"))
+	pair := must(w.client.CreatePairing(operator, ask))(t)
+	_, err = w.client.CreatePairing(operator, &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: "x"}})
+	wants(t, "no key", err, fault.Invalid)
+	id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("a", "quay.io", "pässword")}))(t).GetCredentialsId()
+	_, err = w.client.GetCredentialsKeys(w.as("view"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: "none"})
+	wants(t, "no pairing", err, fault.NotFound)
+	for version := range int32(3) {
+		packet := must(w.client.GetCredentialsKeys(w.as("view"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair.GetPairingId(), Version: version}))(t).GetKeys()
+		if got, want := unpack(t, key, packet), `{"userName":"robot","password":"pässword","registry":"quay.io"}`; got != want {
+			t.Errorf("version %d: got %s", version, got)
+		}
+	}
+}
+
+// unpack reads a key packet as a paired service does.
+func unpack(t *testing.T, key *rsa.PrivateKey, packet string) string {
+	t.Helper()
+	parts := strings.Split(packet, `\`)
+	if len(parts) != 4 || parts[1] != "P" {
+		t.Fatalf("the packet is %q", packet)
+	}
+	session := must(base64.StdEncoding.DecodeString(parts[2]))(t)
+	data := must(base64.StdEncoding.DecodeString(parts[3]))(t)
+	if parts[0] == "2" {
+		block := must(aes.NewCipher(must(rsa.DecryptOAEP(sha256.New(), nil, key, session, nil))(t)))(t)
+		return string(must(must(cipher.NewGCM(block))(t).Open(nil, data[:12], data[12:], nil))(t))
+	}
+	block := must(aes.NewCipher(must(rsa.DecryptPKCS1v15(nil, key, session))(t)))(t)
+	for i := 0; i < len(data); i += 16 {
+		block.Decrypt(data[i:], data[i:])
+	}
+	return string(data[:len(data)-int(data[len(data)-1])])
+}

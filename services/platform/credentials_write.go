@@ -1,0 +1,101 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// CreateCredentials seals and keeps credentials.
+func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateCredentialsRequest) (*platformv1.CreateCredentialsResponse, error) {
+	p, err := s.admit(ctx, "CreateCredentials", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	c := credentials{id: newTextID(22), space: p.space, createdBy: p.user.ID, created: s.deps.Now()}
+	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
+	if err != nil {
+		return nil, err
+	}
+	if c.envelope, err = keys.seal(c.id, secret); err != nil {
+		return nil, err
+	}
+	made, err := s.store.insertCredentials(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("writing the credentials %s: %w", c.name, err)
+	}
+	if !made {
+		return nil, taken("a record", c.name)
+	}
+	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.user.ID, p.space, "credentials.create", c.id)
+}
+
+// UpdateCredentials changes what is given. A secret that is left out stays.
+func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateCredentialsRequest) (*platformv1.UpdateCredentialsResponse, error) {
+	p, err := s.admit(ctx, "UpdateCredentials", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	keys, err := s.keys()
+	if err != nil {
+		return nil, err
+	}
+	was, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
+	}
+	secret, err := keys.open(was.id, was.envelope)
+	if err != nil {
+		return nil, err
+	}
+	c := was
+	if secret, err = c.change(req.GetBody().GetCredentials(), secret); err != nil {
+		return nil, err
+	}
+	if c.envelope, err = keys.seal(c.id, secret); err != nil {
+		return nil, err
+	}
+	// Every change moves the instant, which tells two apart.
+	c.updated = s.deps.Now()
+	if !c.updated.After(was.updated) {
+		c.updated = was.updated.Add(time.Microsecond)
+	}
+	done, err := s.store.updateCredentials(ctx, c, was)
+	if err != nil {
+		return nil, fmt.Errorf("writing credentials %s: %w", c.id, err)
+	}
+	if !done {
+		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
+	}
+	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.update", c.id)
+}
+
+// DeleteCredentials removes a record; with `checked` not one that is in use.
+func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteCredentialsRequest) (*platformv1.DeleteCredentialsResponse, error) {
+	p, err := s.admit(ctx, "DeleteCredentials", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	since := s.deps.Now().Add(time.Hour) // whenever it was used
+	if req.GetChecked() {
+		since = s.deps.Now().Add(-usedLately)
+	}
+	done, err := s.store.deleteCredentials(ctx, p.space, req.GetCredentialsId(), since)
+	if err != nil {
+		return nil, fmt.Errorf("deleting credentials %s: %w", req.GetCredentialsId(), err)
+	}
+	if !done {
+		_, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
+	}
+	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.delete", req.GetCredentialsId())
+}

@@ -1,0 +1,127 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+func (m member) answer() *platformv1.Member {
+	return &platformv1.Member{
+		MemberId: float64(m.id), UserId: float64(m.user.ID), UserName: m.user.Name, Email: m.user.Email,
+		FirstName: m.user.FirstName, LastName: m.user.LastName, Role: m.role,
+	}
+}
+
+// ListMembers lists an organisation's members.
+func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRequest) (*platformv1.ListMembersResponse, error) {
+	if _, err := s.admit(ctx, "ListMembers", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	part, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	list, total, err := s.store.members(ctx, req.GetOrgId(), part)
+	if err != nil {
+		return nil, fmt.Errorf("reading the members of %d: %w", req.GetOrgId(), err)
+	}
+	resp := &platformv1.ListMembersResponse{TotalSize: int32(total)}
+	for _, m := range list {
+		resp.Members = append(resp.Members, m.answer())
+	}
+	return resp, nil
+}
+
+// AddMember makes a user a member.
+func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberRequest) (*platformv1.AddMemberResponse, error) {
+	if _, err := s.admit(ctx, "AddMember", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	u, err := s.named(ctx, req.GetMember().GetUser())
+	if err != nil {
+		return nil, err
+	}
+	m := member{id: newID(), orgID: req.GetOrgId(), role: "member", user: u}
+	made, err := s.store.insertMember(ctx, m, s.deps.Now())
+	if err != nil {
+		return nil, fmt.Errorf("writing a member of %d: %w", m.orgID, err)
+	}
+	if !made {
+		return nil, fault.Conflict.Newf("%s is a member already", u.Name)
+	}
+	return &platformv1.AddMemberResponse{Member: m.answer()}, nil
+}
+
+// named finds a user whom a request names.
+func (s *Service) named(ctx context.Context, name string) (user, error) {
+	u, err := s.store.userNamed(ctx, name)
+	if errors.Is(err, fault.NotFound) {
+		return user{}, fault.Invalid.New(fmt.Sprintf("There is no user %q", name), err)
+	}
+	if err != nil {
+		return user{}, fmt.Errorf("reading user %s: %w", name, err)
+	}
+	return u, nil
+}
+
+var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make somebody else one first")
+
+// UpdateMemberRole changes what a member may do.
+func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMemberRoleRequest) (*platformv1.UpdateMemberRoleResponse, error) {
+	if _, err := s.admit(ctx, "UpdateMemberRole", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	r := req.GetRole().GetRole()
+	if r != "owner" && r != "member" {
+		return nil, fault.Invalid.Newf("role must be owner or member")
+	}
+	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
+	if err != nil {
+		return nil, fmt.Errorf("reading member %d: %w", req.GetMemberId(), err)
+	}
+	done, err := s.store.setMemberRole(ctx, m, r)
+	if err != nil {
+		return nil, fmt.Errorf("writing member %d: %w", m.id, err)
+	}
+	if !done {
+		return nil, errLastOwner
+	}
+	return &platformv1.UpdateMemberRoleResponse{}, nil
+}
+
+// DeleteMember removes a member.
+func (s *Service) DeleteMember(ctx context.Context, req *platformv1.DeleteMemberRequest) (*platformv1.DeleteMemberResponse, error) {
+	if _, err := s.admit(ctx, "DeleteMember", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
+	if err != nil {
+		return nil, fmt.Errorf("reading member %d: %w", req.GetMemberId(), err)
+	}
+	return &platformv1.DeleteMemberResponse{}, s.removeMember(ctx, m)
+}
+
+func (s *Service) removeMember(ctx context.Context, m member) error {
+	done, err := s.store.deleteMember(ctx, m)
+	if err != nil {
+		return fmt.Errorf("deleting member %d: %w", m.id, err)
+	}
+	if !done {
+		return errLastOwner
+	}
+	return nil
+}
+
+// LeaveOrganization removes the caller.
+func (s *Service) LeaveOrganization(ctx context.Context, req *platformv1.LeaveOrganizationRequest) (*platformv1.LeaveOrganizationResponse, error) {
+	p, err := s.admit(ctx, "LeaveOrganization", place{org: req.GetOrgId()})
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.LeaveOrganizationResponse{}, s.removeMember(ctx, p.member)
+}

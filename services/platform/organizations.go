@@ -1,0 +1,148 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// orgType is what every organisation is.
+const orgType = "community"
+
+func (o org) answer(m member) *platformv1.Organization {
+	return &platformv1.Organization{
+		OrgId: float64(o.ID), Name: o.Name, FullName: o.FullName, Description: o.Description, Location: o.Location, Website: o.Website,
+		MemberId: number(m.id), MemberRole: text(m.role), Type: orgType,
+	}
+}
+
+// change takes over what is given and checks it.
+func (o *org) change(spec *platformv1.OrganizationSpec) error {
+	if spec != nil {
+		set(&o.Name, spec.Name)
+		set(&o.FullName, spec.FullName)
+		set(&o.Description, spec.Description)
+		set(&o.Location, spec.Location)
+		set(&o.Website, spec.Website)
+	}
+	return errors.Join(checkName(o.Name), within("fullName", o.FullName, 100), within("description", o.Description, 1000),
+		within("location", o.Location, 100), within("website", o.Website, 200))
+}
+
+// ListOrganizations lists those that the caller is a member of.
+func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrganizationsRequest) (*platformv1.ListOrganizationsResponse, error) {
+	p, err := s.admit(ctx, "ListOrganizations", place{})
+	if err != nil {
+		return nil, err
+	}
+	part, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	list, total, err := s.store.orgsOf(ctx, p.user.ID, part)
+	if err != nil {
+		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.user.ID, err)
+	}
+	resp := &platformv1.ListOrganizationsResponse{TotalSize: int32(total)}
+	for _, m := range list {
+		resp.Organizations = append(resp.Organizations, m.org.answer(m.member))
+	}
+	return resp, nil
+}
+
+// CreateOrganization makes one that the caller owns.
+func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.CreateOrganizationRequest) (*platformv1.CreateOrganizationResponse, error) {
+	p, err := s.admit(ctx, "CreateOrganization", place{})
+	if err != nil {
+		return nil, err
+	}
+	o := org{ID: newID()}
+	if err := o.change(req.GetBody().GetOrganization()); err != nil {
+		return nil, err
+	}
+	owner := member{id: newID(), orgID: o.ID, role: "owner", user: p.user}
+	made, err := s.store.insertOrg(ctx, o, owner, s.deps.Now())
+	if err != nil {
+		return nil, fmt.Errorf("writing the organisation %s: %w", o.Name, err)
+	}
+	if !made {
+		return nil, taken("an organisation", o.Name)
+	}
+	return &platformv1.CreateOrganizationResponse{Organization: o.answer(owner)}, nil
+}
+
+func taken(what, name string) error {
+	return fault.Conflict.Newf("There is %s named %q already", what, name)
+}
+
+// DescribeOrganization answers one.
+func (s *Service) DescribeOrganization(ctx context.Context, req *platformv1.DescribeOrganizationRequest) (*platformv1.DescribeOrganizationResponse, error) {
+	p, err := s.admit(ctx, "DescribeOrganization", place{org: req.GetOrgId()})
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.store.org(ctx, req.GetOrgId())
+	if err != nil {
+		return nil, fmt.Errorf("reading organisation %d: %w", req.GetOrgId(), err)
+	}
+	return &platformv1.DescribeOrganizationResponse{Organization: o.answer(p.member)}, nil
+}
+
+// UpdateOrganization changes what is given.
+func (s *Service) UpdateOrganization(ctx context.Context, req *platformv1.UpdateOrganizationRequest) (*platformv1.UpdateOrganizationResponse, error) {
+	if _, err := s.admit(ctx, "UpdateOrganization", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	o, err := s.store.org(ctx, req.GetOrgId())
+	if err != nil {
+		return nil, fmt.Errorf("reading organisation %d: %w", req.GetOrgId(), err)
+	}
+	if err := o.change(req.GetOrganization()); err != nil {
+		return nil, err
+	}
+	done, err := s.store.updateOrg(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("writing organisation %d: %w", o.ID, err)
+	}
+	if !done {
+		return nil, taken("an organisation", o.Name)
+	}
+	return &platformv1.UpdateOrganizationResponse{}, nil
+}
+
+// DeleteOrganization removes one without workspaces.
+func (s *Service) DeleteOrganization(ctx context.Context, req *platformv1.DeleteOrganizationRequest) (*platformv1.DeleteOrganizationResponse, error) {
+	if _, err := s.admit(ctx, "DeleteOrganization", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	done, err := s.store.deleteOrg(ctx, req.GetOrgId())
+	if err != nil {
+		return nil, fmt.Errorf("deleting organisation %d: %w", req.GetOrgId(), err)
+	}
+	if !done {
+		return nil, fault.Conflict.Newf("The organisation has workspaces; delete them first")
+	}
+	return &platformv1.DeleteOrganizationResponse{}, nil
+}
+
+// ValidateOrganizationName says whether a name is free.
+func (s *Service) ValidateOrganizationName(ctx context.Context, req *platformv1.ValidateOrganizationNameRequest) (*platformv1.ValidateOrganizationNameResponse, error) {
+	if _, err := s.admit(ctx, "ValidateOrganizationName", place{}); err != nil {
+		return nil, err
+	}
+	if err := checkName(req.GetName()); err != nil {
+		return nil, err
+	}
+	has, err := s.store.hasOrgNamed(ctx, req.GetName())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the organisation %s: %w", req.GetName(), err)
+	}
+	if has {
+		return nil, taken("an organisation", req.GetName())
+	}
+	return &platformv1.ValidateOrganizationNameResponse{}, nil
+}

@@ -1,0 +1,64 @@
+package platform
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// pack makes a key packet (contract/platform.md §4): version, "P", session key
+// and data, joined by backslashes.
+func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
+	size, lock := 16, func(key []byte) ([]byte, error) {
+		// Version 1 is what existing services understand.
+		return rsa.EncryptPKCS1v15(rand.Reader, to, key)
+	}
+	if version == 2 {
+		size, lock = 32, func(key []byte) ([]byte, error) { return rsa.EncryptOAEP(sha256.New(), rand.Reader, to, key, nil) }
+	}
+	key := make([]byte, size)
+	_, _ = rand.Read(key) // never fails
+	session, err := lock(key)
+	if err != nil {
+		return "", fmt.Errorf("encrypting a session key: %w", err)
+	}
+	data, err := ecb(key, plain)
+	if version == 2 {
+		data, err = gcm(key, plain)
+	}
+	if err != nil {
+		return "", fmt.Errorf("encrypting a key packet: %w", err)
+	}
+	b64 := base64.StdEncoding.EncodeToString
+	return strings.Join([]string{strconv.Itoa(version), "P", b64(session), b64(data)}, `\`), nil
+}
+
+// ecb is AES-ECB with PKCS#5 padding, which the packet of version 1 asks for. The
+// key is used once.
+func ecb(key, plain []byte) ([]byte, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	n := block.BlockSize() - len(plain)%block.BlockSize()
+	out := append(bytes.Clone(plain), bytes.Repeat([]byte{byte(n)}, n)...)
+	for i := 0; i < len(out); i += block.BlockSize() {
+		block.Encrypt(out[i:], out[i:])
+	}
+	return out, nil
+}
+
+// gcm is AES-256-GCM with the nonce in front.
+func gcm(key, plain []byte) ([]byte, error) {
+	aead, err := sealer(key)
+	if err != nil {
+		return nil, err
+	}
+	return encrypt(aead, "", plain), nil
+}

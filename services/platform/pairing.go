@@ -1,0 +1,98 @@
+package platform
+
+import (
+	"context"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+)
+
+// pairingTTL is how long a pairing works; a service pairs again in time.
+const pairingTTL = 30 * 24 * time.Hour
+
+// CreatePairing takes the public key of a service that may read credentials on
+// behalf of those who have a token.
+func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
+	operator, err := s.operators.check(rpc.CallFrom(ctx).Authorization)
+	if err != nil {
+		return nil, err
+	}
+	key, err := parsePublicKey(req.GetPairing().GetPublicKey())
+	if err != nil {
+		return nil, fault.Invalid.New("publicKey must be an RSA key of 2048 to 8192 bits: base64 of its SubjectPublicKeyInfo, or PEM", err)
+	}
+	now := s.deps.Now()
+	p := pairing{id: newTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: operator, created: now, expires: now.Add(pairingTTL)}
+	if err := s.store.insertPairing(ctx, p); err != nil {
+		return nil, fmt.Errorf("writing a pairing: %w", err)
+	}
+	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: instant(p.expires)}, s.note(ctx, 0, space{}, "pairing.create", p.id)
+}
+
+func parsePublicKey(s string) (*rsa.PublicKey, error) {
+	der, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(s), ""))
+	if block, _ := pem.Decode([]byte(s)); block != nil {
+		der, err = block.Bytes, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	any, err := x509.ParsePKIXPublicKey(der)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := any.(*rsa.PublicKey)
+	if !ok || key.N.BitLen() < 2048 || key.N.BitLen() > 8192 {
+		return nil, errors.New("not an RSA key of that size")
+	}
+	return key, nil
+}
+
+// GetCredentialsKeys answers a record's secrets so that only a paired service can
+// read them.
+func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
+	p, err := s.admit(ctx, "GetCredentialsKeys", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	version := max(req.GetVersion(), 1)
+	if version > 2 || req.GetVersion() < 0 {
+		return nil, fault.Invalid.Newf("version must be 1 or 2")
+	}
+	pair, err := s.store.pairing(ctx, req.GetPairingId(), s.deps.Now())
+	if err != nil {
+		return nil, fmt.Errorf("reading pairing %s: %w", req.GetPairingId(), err)
+	}
+	c, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
+	}
+	if c.registry == "" {
+		return nil, fault.Invalid.Newf("Only credentials of the provider container-reg are given out")
+	}
+	secret, err := s.reveal(ctx, p.user.ID, c)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := json.Marshal(secret)
+	if err != nil {
+		return nil, errors.New("writing a key packet") // no secret in the log
+	}
+	key, err := x509.ParsePKCS1PublicKey(pair.publicKey)
+	if err != nil {
+		return nil, fmt.Errorf("reading the key of pairing %s: %w", pair.id, err)
+	}
+	packet, err := pack(key, int(version), plain)
+	return &platformv1.GetCredentialsKeysResponse{Keys: packet}, err
+}

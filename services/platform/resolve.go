@@ -1,0 +1,120 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// GetCredentials answers a user's login at one registry, for rooms. Whoever is
+// taken out of a workspace gets nothing from then on: membership is looked at
+// each time, and each read is in the audit trail.
+func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
+	id := req.GetIdentity()
+	if id.GetEndpoint() != s.deps.Endpoint {
+		return nil, fault.Denied.Newf("The user belongs to another platform")
+	}
+	has, err := s.store.hasUser(ctx, id.GetUserId())
+	if err != nil {
+		return nil, fmt.Errorf("reading user %d: %w", id.GetUserId(), err)
+	}
+	if !has {
+		return nil, fault.Denied.Newf("There is no user %d", id.GetUserId())
+	}
+	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	key, login, err := s.kept(ctx, id.GetUserId(), in, req.GetRegistry())
+	if err != nil {
+		return nil, err
+	}
+	if id.GetUserId() == adminID && id.GetWorkspaceId() == 0 {
+		if k, l, ok := longest(req.GetRegistry(), s.deps.AdminLogins); ok && len(k) > len(key) {
+			key, login = k, l
+		}
+	}
+	if key == "" {
+		return &platformv1.GetCredentialsResponse{}, nil
+	}
+	return &platformv1.GetCredentialsResponse{
+		Credentials: &platformv1.Credentials{Username: login.Username, Password: login.Password},
+	}, nil
+}
+
+// kept finds the login that is stored for a repository, and the key that it is
+// for; "" when there is none.
+func (s *Service) kept(ctx context.Context, userID int64, in space, repository string) (string, upstream.Login, error) {
+	list, err := s.store.registryCredentials(ctx, in)
+	if err != nil {
+		return "", upstream.Login{}, fmt.Errorf("reading the credentials of workspace %d: %w", in.id(), err)
+	}
+	byKey := map[string]credentials{}
+	for _, c := range list {
+		if _, newer := byKey[c.registry]; !newer {
+			byKey[c.registry] = c
+		}
+	}
+	key, c, ok := longest(repository, byKey)
+	if !ok {
+		return "", upstream.Login{}, nil
+	}
+	secret, err := s.reveal(ctx, userID, c)
+	if err != nil {
+		return "", upstream.Login{}, err
+	}
+	return key, upstream.Login{Username: secret.UserName, Password: secret.Password}, nil
+}
+
+// registryKeys is what is sealed for a registry, and what a key packet carries.
+type registryKeys struct {
+	UserName string `json:"userName"`
+	Password string `json:"password"`
+	Registry string `json:"registry"`
+}
+
+// reveal opens a record. Nothing else does.
+func (s *Service) reveal(ctx context.Context, userID int64, c credentials) (registryKeys, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return registryKeys{}, err
+	}
+	raw, err := keys.open(c.id, c.envelope)
+	if err != nil {
+		return registryKeys{}, err
+	}
+	var out registryKeys
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return registryKeys{}, errors.New("the sealed keys of " + c.id + " are no JSON") // their text stays here
+	}
+	out.Registry = c.registry
+	now := s.deps.Now()
+	if now.Sub(c.used) >= usedEvery {
+		if err := s.store.touchCredentials(ctx, c.id, now); err != nil {
+			return registryKeys{}, fmt.Errorf("writing the last use of %s: %w", c.id, err)
+		}
+	}
+	return out, s.note(ctx, userID, c.space, "credentials.read", c.id)
+}
+
+// longest finds the longest key that a repository starts with, by path component.
+func longest[T any](repository string, of map[string]T) (string, T, bool) {
+	for key := repository; ; {
+		if v, ok := of[key]; ok {
+			return key, v, true
+		}
+		i := strings.LastIndexByte(key, '/')
+		if i < 0 {
+			var none T
+			return "", none, false
+		}
+		key = key[:i]
+	}
+}

@@ -1,0 +1,127 @@
+package platform
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+// credentials is a row of platform_credentials.
+type credentials struct {
+	id                                   string
+	space                                space
+	name, description, provider, baseURL string
+	registry                             string // host or host/path
+	publicKeys                           string // JSON
+	envelope                             envelope
+	createdBy                            int64
+	created, updated, used               time.Time
+}
+
+const recordColumns = `id, name, description, provider, base_url, registry, public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at`
+
+func (c *credentials) scan(scan func(...any) error) error {
+	var created, updated, used int64
+	err := scan(&c.id, &c.name, &c.description, &c.provider, &c.baseURL, &c.registry, &c.publicKeys,
+		&c.envelope.sealed, &c.envelope.dataKey, &c.envelope.keyID, &c.createdBy, &created, &updated, &used)
+	c.created, c.updated, c.used = sqldb.Time(created), sqldb.Time(updated), sqldb.Time(used)
+	return err
+}
+
+// insertCredentials answers false when the name is taken.
+func (s store) insertCredentials(ctx context.Context, c credentials) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		INSERT INTO platform_credentials (id, user_id, workspace_id, name, name_key, description, provider, base_url, registry,
+			public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, 0) ON CONFLICT DO NOTHING`,
+		c.id, c.space.personal, c.space.id(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
+		c.publicKeys, c.envelope.sealed, c.envelope.dataKey, c.envelope.keyID, c.createdBy, sqldb.Micros(c.created)))
+}
+
+// updateCredentials answers false when another has the name, or the record changed
+// meanwhile.
+func (s store) updateCredentials(ctx context.Context, c credentials, was credentials) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		UPDATE platform_credentials SET name = $2, name_key = $3, description = $4, provider = $5, base_url = $6, registry = $7,
+			public_keys = $8, sealed = $9, data_key = $10, key_id = $11, updated_at = $12
+		WHERE id = $1 AND updated_at = $13`,
+		c.id, c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
+		c.publicKeys, c.envelope.sealed, c.envelope.dataKey, c.envelope.keyID, sqldb.Micros(c.updated), sqldb.Micros(was.updated)))
+}
+
+// credentials reads a record of a space; fault.NotFound.
+func (s store) credentials(ctx context.Context, in space, id string) (credentials, error) {
+	c := credentials{space: in}
+	err := c.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+recordColumns+` FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3`,
+		id, in.personal, in.id()).Scan)
+	return c, s.notFound("credentials", err)
+}
+
+func (s store) credentialsIn(ctx context.Context, in space) ([]credentials, error) {
+	out, _, err := listing[credentials]{
+		read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 ORDER BY name_key LIMIT $3 OFFSET $4`,
+		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.run(ctx, s.db, page{limit: 1000}, in.personal, in.id())
+	return out, err
+}
+
+func (s store) hasCredentialsNamed(ctx context.Context, in space, name string) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, `
+		SELECT count(*) FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 AND name_key = $3`,
+		in.personal, in.id(), strings.ToLower(name)).Scan(&n)
+	return n > 0, err
+}
+
+// registryCredentials lists what a space has for registries.
+func (s store) registryCredentials(ctx context.Context, in space) ([]credentials, error) {
+	out, _, err := listing[credentials]{
+		read: `SELECT ` + recordColumns + ` FROM platform_credentials
+			WHERE user_id = $1 AND workspace_id = $2 AND registry <> '' ORDER BY updated_at DESC, id LIMIT $3 OFFSET $4`,
+		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.run(ctx, s.db, page{limit: 1000}, in.personal, in.id())
+	return out, err
+}
+
+func (s store) touchCredentials(ctx context.Context, id string, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE platform_credentials SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, sqldb.Micros(now))
+	return err
+}
+
+// deleteCredentials answers false when there is none, or it was used since.
+func (s store) deleteCredentials(ctx context.Context, in space, id string, since time.Time) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,
+		id, in.personal, in.id(), sqldb.Micros(since)))
+}
+
+// sealedByKey reads one record of each master key in use.
+func (s store) sealedByKey(ctx context.Context) ([]credentials, error) {
+	out, _, err := listing[credentials]{
+		read: `SELECT ` + recordColumns + ` FROM platform_credentials
+			WHERE id IN (SELECT min(id) FROM platform_credentials GROUP BY key_id) LIMIT $1 OFFSET $2`,
+		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.run(ctx, s.db, page{limit: 1000})
+	return out, err
+}
+
+// sealedOtherwise reads some records that another master key wraps.
+func (s store) sealedOtherwise(ctx context.Context, keyID, after string) ([]credentials, error) {
+	out, _, err := listing[credentials]{
+		read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE key_id <> $1 AND id > $2 ORDER BY id LIMIT $3 OFFSET $4`,
+		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.run(ctx, s.db, page{limit: 100}, keyID, after)
+	return out, err
+}
+
+// rewrap answers false when the record changed meanwhile; then its writer has
+// sealed it anew.
+func (s store) rewrap(ctx context.Context, id string, was, next envelope) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		UPDATE platform_credentials SET data_key = $2, key_id = $3 WHERE id = $1 AND key_id = $4 AND data_key = $5`,
+		id, next.dataKey, next.keyID, was.keyID, was.dataKey))
+}

@@ -1,0 +1,63 @@
+package platform
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+// participant is a user in a workspace.
+type participant struct {
+	id, workspaceID int64
+	role            string
+	user            user
+	memberID        int64 // 0: no member of the organisation
+	orgRole         string
+}
+
+const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + userColumns
+
+const participantTables = ` FROM platform_participants p
+	JOIN platform_users u ON u.id = p.user_id JOIN platform_workspaces w ON w.id = p.workspace_id
+	LEFT JOIN platform_members m ON m.org_id = w.org_id AND m.user_id = p.user_id`
+
+func (p *participant) scan(scan func(...any) error) error {
+	var created, updated int64
+	into := append([]any{&p.id, &p.workspaceID, &p.role, &p.memberID, &p.orgRole}, p.user.into(&created, &updated)...)
+	err := scan(into...)
+	p.user.settle(created, updated)
+	return err
+}
+
+// participant reads one by its id; fault.NotFound.
+func (s store) participant(ctx context.Context, workspaceID, id int64) (p participant, err error) {
+	err = p.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+participantColumns+participantTables+` WHERE p.workspace_id = $1 AND p.id = $2`, workspaceID, id).Scan)
+	return p, s.notFound("participant", err)
+}
+
+// insertParticipant answers false when the user is one already.
+func (s store) insertParticipant(ctx context.Context, p participant, now time.Time) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
+		p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now)))
+}
+
+func (s store) participants(ctx context.Context, workspaceID int64, p page) ([]participant, int, error) {
+	const from = participantTables + ` WHERE p.workspace_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
+	return listing[participant]{
+		count: `SELECT count(*)` + from,
+		read:  `SELECT ` + participantColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
+		scan:  func(r *sql.Rows) (p participant, err error) { return p, p.scan(r.Scan) },
+	}.run(ctx, s.db, p, workspaceID, p.like)
+}
+
+func (s store) setParticipantRole(ctx context.Context, p participant, role string) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `UPDATE platform_participants SET role = $3 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role))
+}
+
+func (s store) deleteParticipant(ctx context.Context, p participant) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `DELETE FROM platform_participants WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id))
+}

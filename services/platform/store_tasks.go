@@ -1,0 +1,160 @@
+package platform
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"strconv"
+	"strings"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
+
+// batch is how many tasks are looked up at a time, and written is how many one
+// statement writes: SQLite takes long to read many parameters.
+const (
+	batch   = 200
+	written = 25
+)
+
+// marks are the parameters of rows: ($1, $2), ($3, $4) from first on.
+func marks(first, rows, columns int) string {
+	var b strings.Builder
+	for r := range rows {
+		if r > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for c := range columns {
+			if c > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteByte('$')
+			b.WriteString(strconv.Itoa(first + r*columns + c))
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+const taskColumns = `task_id, status, document, created_at, updated_at`
+
+func (t *task) scan(scan func(...any) error) error {
+	var created, updated int64
+	var document string
+	if err := scan(&t.id, &t.status, &document, &created, &updated); err != nil {
+		return err
+	}
+	t.created, t.updated = sqldb.Time(created), sqldb.Time(updated)
+	var err error
+	t.document, err = readObject(document)
+	return err
+}
+
+// tasksOf reads some tasks of a run, at most a batch, by their numbers.
+func tasksOf(ctx context.Context, tx *sql.Tx, workflowID string, ids []int64) (map[int64]task, error) {
+	args := []any{workflowID}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	q := strings.Replace(`SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id IN (…)`, "(…)", marks(2, 1, len(ids)), 1)
+	rows, err := tx.QueryContext(ctx, q, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := map[int64]task{}
+	for rows.Next() {
+		var t task
+		if err := t.scan(rows.Scan); err != nil {
+			return nil, err
+		}
+		out[t.id] = t
+	}
+	return out, rows.Err()
+}
+
+// putTasks writes tasks.
+func putTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) error {
+	for part := range slices.Chunk(tasks, written) {
+		if err := putSome(ctx, tx, workflowID, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func putSome(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) error {
+	var args []any
+	for _, t := range tasks {
+		d := t.document
+		args = append(args, workflowID, t.id, t.status, d.column("name"), d.column("process"), t.searched(),
+			sqldb.Micros(d.time("submit")), sqldb.Micros(d.time("start")), sqldb.Micros(d.time("complete")),
+			sqldb.Micros(t.created), sqldb.Micros(t.updated), d.String())
+	}
+	q := strings.Replace(`INSERT INTO platform_tasks (workflow_id, task_id, status, name, process, search,
+			submitted_at, started_at, completed_at, created_at, updated_at, document) VALUES (…)
+		ON CONFLICT (workflow_id, task_id) DO UPDATE SET status = excluded.status, name = excluded.name, process = excluded.process,
+			search = excluded.search, submitted_at = excluded.submitted_at, started_at = excluded.started_at,
+			completed_at = excluded.completed_at, updated_at = excluded.updated_at, document = excluded.document`,
+		"(…)", marks(1, len(tasks), 12), 1)
+	_, err := tx.ExecContext(ctx, q, args...)
+	return err
+}
+
+// readCountsOf and putCounts keep the counts within a change of the run.
+func readCountsOf(ctx context.Context, tx *sql.Tx, workflowID string) (counts, error) {
+	var text string
+	rows, err := tx.QueryContext(ctx, `SELECT counts FROM platform_progress WHERE workflow_id = $1`, workflowID)
+	if err != nil {
+		return counts{}, err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		if err := rows.Scan(&text); err != nil {
+			return counts{}, err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return counts{}, err
+	}
+	return readCounts(text)
+}
+
+func putCounts(ctx context.Context, tx *sql.Tx, workflowID, text string) error {
+	_, err := tx.ExecContext(ctx, `
+		INSERT INTO platform_progress (workflow_id, counts) VALUES ($1, $2)
+		ON CONFLICT (workflow_id) DO UPDATE SET counts = excluded.counts`, workflowID, text)
+	return err
+}
+
+// task reads one; fault.NotFound.
+func (s store) task(ctx context.Context, workflowID string, id int64) (t task, err error) {
+	err = t.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id = $2`, workflowID, id).Scan)
+	return t, s.notFound("task", err)
+}
+
+// tasks lists tasks in an order of taskOrders.
+func (s store) tasks(ctx context.Context, workflowID, order string, p page) ([]task, int, error) {
+	var f filter
+	f.and("workflow_id = ?", workflowID)
+	if p.like != like("") { // without a search, the index alone counts
+		f.and(`search LIKE ? ESCAPE '\'`, p.like)
+	}
+	return listing[task]{
+		count: f.query(`SELECT count(*) FROM platform_tasks`, ``, false),
+		read:  f.query(`SELECT `+taskColumns+` FROM platform_tasks`, order, true),
+		scan:  func(r *sql.Rows) (t task, err error) { return t, t.scan(r.Scan) },
+	}.run(ctx, s.db, p, f.args...)
+}
+
+// taskOrders are the columns that tasks can be sorted by.
+func taskOrders() map[string]string {
+	return map[string]string{
+		"": "task_id", "taskId": "task_id", "name": "name", "process": "process", "status": "status",
+		"submit": "submitted_at", "start": "started_at", "complete": "completed_at",
+	}
+}

@@ -1,0 +1,102 @@
+package platform
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+// tokenRecord is an access token as it is stored, with its user.
+type tokenRecord struct {
+	id                     int64
+	name                   string
+	user                   user
+	secretHash             []byte
+	created, expires, used time.Time // expires and used may be zero: never
+}
+
+func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, userID).Scan(&n)
+	return n > 0, err
+}
+
+// putToken writes a token that configuration names.
+func (s store) putToken(ctx context.Context, t token, userID int64, name string, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `
+		INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0`,
+		t.id, userID, name, t.hash(), sqldb.Micros(now))
+	return err
+}
+
+// insertToken writes a new token, unless its user has one of that name: then it
+// answers false.
+func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx) error {
+		// Those of one user are made one after the other.
+		if _, err := tx.ExecContext(ctx, `UPDATE platform_users SET updated_at = updated_at WHERE id = $1`, rec.user.ID); err != nil {
+			return err
+		}
+		var n int
+		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1 AND name = $2`, rec.user.ID, rec.name).Scan(&n)
+		if err != nil || n > 0 {
+			return err
+		}
+		made, err = s.changed(tx.ExecContext(ctx, `
+			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+			t.id, rec.user.ID, rec.name, t.hash(), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
+		return err
+	})
+	return made, err
+}
+
+// token reads a token with its user; fault.NotFound when there is none.
+func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
+	r := tokenRecord{id: id}
+	var created, expires, used, userCreated, userUpdated int64
+	into := append([]any{&r.name, &r.secretHash, &created, &expires, &used}, r.user.into(&userCreated, &userUpdated)...)
+	err := s.db.QueryRowContext(ctx, `
+		SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, `+userColumns+`
+		FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`, id).Scan(into...)
+	r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
+	r.user.settle(userCreated, userUpdated)
+	return r, s.notFound("token", err)
+}
+
+func (s store) touchToken(ctx context.Context, id int64, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE platform_tokens SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, sqldb.Micros(now))
+	return err
+}
+
+func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) {
+	out, _, err := listing[tokenRecord]{
+		read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2 OFFSET $3`,
+		scan: func(rows *sql.Rows) (tokenRecord, error) {
+			var r tokenRecord
+			var created, expires, used int64
+			err := rows.Scan(&r.id, &r.name, &created, &expires, &used)
+			r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
+			return r, err
+		},
+	}.run(ctx, s.db, page{limit: 1000}, userID)
+	return out, err
+}
+
+// deleteToken answers false when the user has no such token.
+func (s store) deleteToken(ctx context.Context, userID, id int64) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID))
+}
+
+// deleteTokens also ends the user's sign-ins.
+func (s store) deleteTokens(ctx context.Context, userID int64) error {
+	return s.tx(ctx, func(t *sql.Tx) error {
+		if _, err := t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE user_id = $1`, userID); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE user_id = $1`, userID)
+		return err
+	})
+}

@@ -1,0 +1,117 @@
+package platform
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+)
+
+const workflowColumns = `id, user_id, status, run_name, session_id, project_name, user_name,
+	submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics`
+
+func (w *workflow) scan(scan func(...any) error) error {
+	var submitted, completed, beat, created, updated int64
+	err := scan(&w.id, &w.userID, &w.status, &w.runName, &w.sessionID, &w.projectName, &w.userName,
+		&submitted, &completed, &beat, &created, &updated, &w.document, &w.launch, &w.metrics)
+	w.submitted, w.completed, w.heartbeat = sqldb.Time(submitted), sqldb.Time(completed), sqldb.Time(beat)
+	w.created, w.updated = sqldb.Time(created), sqldb.Time(updated)
+	return err
+}
+
+// insertWorkflow answers false when there is one of that id.
+func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,
+			submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $11, $11, $11, $12, '', '') ON CONFLICT DO NOTHING`,
+		w.id, w.userID, w.space.id(), w.space.personal, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
+		sqldb.Micros(w.created), w.document))
+}
+
+// workflow reads a run of a space; fault.NotFound.
+func (s store) workflow(ctx context.Context, in space, id string) (workflow, error) {
+	w := workflow{space: in}
+	err := w.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+workflowColumns+` FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3`,
+		id, in.id(), in.personal).Scan)
+	return w, s.notFound("run", err)
+}
+
+// changeWorkflow lets f change a run and what belongs to it. Changes of one run
+// go one after the other, on each replica. fault.NotFound.
+func (s store) changeWorkflow(ctx context.Context, in space, id string, now time.Time, f func(*sql.Tx, *workflow) error) error {
+	return s.tx(ctx, func(t *sql.Tx) error {
+		w := workflow{space: in}
+		err := w.scan(t.QueryRowContext(ctx, `
+			UPDATE platform_workflows SET updated_at = $4 WHERE id = $1 AND workspace_id = $2 AND space_user = $3
+			RETURNING `+workflowColumns, id, in.id(), in.personal, sqldb.Micros(now)).Scan)
+		if err != nil {
+			return s.notFound("run", err)
+		}
+		was := w
+		if err := f(t, &w); err != nil || w == was {
+			return err
+		}
+		_, err = t.ExecContext(ctx, `
+			UPDATE platform_workflows SET status = $2, run_name = $3, session_id = $4, project_name = $5, user_name = $6, search = $7,
+				completed_at = $8, heartbeat_at = $9, document = $10, launch = $11, metrics = $12 WHERE id = $1`,
+			w.id, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
+			sqldb.Micros(w.completed), sqldb.Micros(w.heartbeat), w.document, w.launch, w.metrics)
+		return err
+	})
+}
+
+// beat notes a sign of life; fault.NotFound.
+func (s store) beat(ctx context.Context, in space, id string, userID int64, now time.Time) error {
+	done, err := s.changed(s.db.ExecContext(ctx, `
+		UPDATE platform_workflows SET heartbeat_at = $5 WHERE id = $1 AND workspace_id = $2 AND space_user = $3 AND user_id = $4`,
+		id, in.id(), in.personal, userID, sqldb.Micros(now)))
+	if err == nil && !done {
+		return fault.NotFound.Newf("There is no such run")
+	}
+	return err
+}
+
+// workflows lists runs, newest first; without counting, total is 0.
+func (s store) workflows(ctx context.Context, where filter, p page, count bool) ([]workflow, int, error) {
+	l := listing[workflow]{
+		read: where.query(`SELECT `+workflowColumns+` FROM platform_workflows`, ` ORDER BY submitted_at DESC, id`, true),
+		scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
+	}
+	if count {
+		l.count = where.query(`SELECT count(*) FROM platform_workflows`, ``, false)
+	}
+	return l.run(ctx, s.db, p, where.args...)
+}
+
+// hasRunNamed says whether a session has a run of that name.
+func (s store) hasRunNamed(ctx context.Context, in space, session, name string) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, `
+		SELECT count(*) FROM platform_workflows WHERE workspace_id = $1 AND space_user = $2 AND session_id = $3 AND run_name = $4`,
+		in.id(), in.personal, session, name).Scan(&n)
+	return n > 0, err
+}
+
+// deleteWorkflow removes a run that has ended, or whose end nobody knows, with
+// its tasks: false when there is none.
+func (s store) deleteWorkflow(ctx context.Context, in space, id string, silentSince time.Time) (bool, error) {
+	return s.changed(s.db.ExecContext(ctx, `
+		DELETE FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3
+		AND (status NOT IN ('SUBMITTED', 'RUNNING') OR heartbeat_at < $4)`,
+		id, in.id(), in.personal, sqldb.Micros(silentSince)))
+}
+
+// counts reads what was counted of a run; "" when nothing was.
+func (s store) counts(ctx context.Context, id string) (string, error) {
+	var text string
+	err := s.db.QueryRowContext(ctx, `SELECT counts FROM platform_progress WHERE workflow_id = $1`, id).Scan(&text)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return text, err
+}

@@ -1,0 +1,61 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// ListTasks lists the tasks of a run.
+func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksRequest) (*platformv1.ListTasksResponse, error) {
+	_, w, err := s.find(ctx, "ListTasks", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	column, known := taskOrders()[req.GetSortBy()]
+	direction := strings.ToLower(req.GetSortDir())
+	if !known || direction != "" && direction != "asc" && direction != "desc" {
+		return nil, fault.Invalid.Newf("sortBy must be taskId, name, process, status, submit, start or complete, and sortDir asc or desc")
+	}
+	if req.GetMax() < 0 || req.GetOffset() < 0 {
+		return nil, fault.Invalid.Newf("max and offset must not be negative")
+	}
+	if err := within("search", req.GetSearch(), 200); err != nil {
+		return nil, err
+	}
+	p := page{limit: 100, offset: int(req.GetOffset()), like: like(strings.ReplaceAll(req.GetSearch(), "\x00", ""))}
+	if req.GetMax() > 0 {
+		p.limit = min(int(req.GetMax()), 1000)
+	}
+	list, total, err := s.store.tasks(ctx, w.id, " ORDER BY "+column+" "+direction+", task_id", p)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tasks of run %s: %w", w.id, err)
+	}
+	resp := &platformv1.ListTasksResponse{Total: int32(total)}
+	for _, t := range list {
+		doc, err := t.answer()
+		if err != nil {
+			return nil, fmt.Errorf("reading task %d of run %s: %w", t.id, w.id, err)
+		}
+		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Task: doc})
+	}
+	return resp, nil
+}
+
+// DescribeTask answers one task.
+func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTaskRequest) (*platformv1.DescribeTaskResponse, error) {
+	_, w, err := s.find(ctx, "DescribeTask", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.store.task(ctx, w.id, req.GetTaskId())
+	if err != nil {
+		return nil, fmt.Errorf("reading task %d of run %s: %w", req.GetTaskId(), w.id, err)
+	}
+	doc, err := t.answer()
+	return &platformv1.DescribeTaskResponse{Task: doc}, err
+}

@@ -1,0 +1,104 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// ListTokens lists the caller's tokens.
+func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
+	p, err := s.admit(ctx, "ListTokens", place{})
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.store.tokens(ctx, p.user.ID)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tokens of user %d: %w", p.user.ID, err)
+	}
+	resp := &platformv1.ListTokensResponse{}
+	for _, t := range list {
+		resp.Tokens = append(resp.Tokens, t.record())
+	}
+	return resp, nil
+}
+
+func (r tokenRecord) record() *platformv1.TokenRecord {
+	return &platformv1.TokenRecord{
+		Id: float64(r.id), Name: r.name, LastUsed: instant(r.used), DateCreated: instant(r.created), Expires: instant(r.expires),
+	}
+}
+
+// CreateToken makes a token for the caller.
+func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
+	p, err := s.admit(ctx, "CreateToken", place{})
+	if err != nil {
+		return nil, err
+	}
+	var expires time.Time
+	if text := req.GetToken().GetExpires(); text != "" {
+		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.deps.Now()) {
+			return nil, fault.Invalid.New("expires must be a time to come, e.g. 2027-01-31T12:00:00Z", err)
+		}
+	}
+	t, rec, err := s.makeToken(ctx, p.user, req.GetToken().GetName(), expires)
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.CreateTokenResponse{AccessKey: t.String(), Token: rec.record()}, nil
+}
+
+// makeToken writes a new token; fault.Conflict when its user has one of the name.
+func (s *Service) makeToken(ctx context.Context, u user, name string, expires time.Time) (token, tokenRecord, error) {
+	name = strings.TrimSpace(name)
+	if name == "" {
+		return token{}, tokenRecord{}, fault.Invalid.Newf("name must not be empty")
+	}
+	if err := within("name", name, 50); err != nil {
+		return token{}, tokenRecord{}, err
+	}
+	t := newToken(newID())
+	rec := tokenRecord{id: t.id, name: name, user: u, created: s.deps.Now(), expires: expires}
+	made, err := s.store.insertToken(ctx, t, rec)
+	if err != nil {
+		return token{}, tokenRecord{}, fmt.Errorf("writing a token of user %d: %w", u.ID, err)
+	}
+	if !made {
+		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", name)
+	}
+	return t, rec, nil
+}
+
+// DeleteToken revokes one of the caller's tokens. Every call reads the table, so
+// it holds at once on each replica.
+func (s *Service) DeleteToken(ctx context.Context, req *platformv1.DeleteTokenRequest) (*platformv1.DeleteTokenResponse, error) {
+	p, err := s.admit(ctx, "DeleteToken", place{})
+	if err != nil {
+		return nil, err
+	}
+	done, err := s.store.deleteToken(ctx, p.user.ID, req.GetTokenId())
+	if err != nil {
+		return nil, fmt.Errorf("deleting token %d: %w", req.GetTokenId(), err)
+	}
+	if !done {
+		return nil, fault.NotFound.Newf("There is no such token")
+	}
+	return &platformv1.DeleteTokenResponse{}, nil
+}
+
+// DeleteAllTokens revokes all of the caller's tokens.
+func (s *Service) DeleteAllTokens(ctx context.Context, _ *platformv1.DeleteAllTokensRequest) (*platformv1.DeleteAllTokensResponse, error) {
+	p, err := s.admit(ctx, "DeleteAllTokens", place{})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.store.deleteTokens(ctx, p.user.ID); err != nil {
+		return nil, fmt.Errorf("deleting the tokens of user %d: %w", p.user.ID, err)
+	}
+	return &platformv1.DeleteAllTokensResponse{}, nil
+}

@@ -1,0 +1,221 @@
+package platform
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// ok is what a run is told; nf-tower looks for it.
+const ok = "OK"
+
+// CreateTrace announces a run. A client that did not hear the answer asks again
+// and gets the same run: the id follows from who runs what.
+func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRequest) (*platformv1.CreateTraceResponse, error) {
+	p, err := s.admit(ctx, "CreateTrace", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	body, err := parseObject(req.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	id, err := s.announce(ctx, p, body)
+	if err != nil {
+		return nil, err
+	}
+	w := p.space.workspace
+	full := ""
+	if w.ID != 0 {
+		full = "[" + w.OrgName + "/" + w.Name + "]"
+	}
+	return &platformv1.CreateTraceResponse{WorkflowId: id, WatchUrl: s.watchURL(p, id), Metadata: &platformv1.TraceMetadata{
+		UserId: float64(p.user.ID), UserName: p.user.Name, UserOrganization: p.user.Organization,
+		WorkspaceId: number(w.ID), WorkspaceName: text(w.Name), WorkspaceFullName: text(full), OrgName: text(w.OrgName),
+	}}, nil
+}
+
+// announce writes the run, or finds it when it is there already.
+func (s *Service) announce(ctx context.Context, p principal, body object) (string, error) {
+	doc := object{}
+	for _, name := range []string{"sessionId", "runName", "projectName", "repository"} {
+		if v := body.column(name); v != "" {
+			doc[name] = v
+		}
+	}
+	now := s.deps.Now()
+	w := workflow{userID: p.user.ID, space: p.space, status: statusSubmitted, created: now}
+	w.describe(doc)
+	given := body.text("workflowId")
+	if isID, err := regexp.MatchString(`^[A-Za-z0-9]{1,16}$`, given); given != "" && (err != nil || !isID) {
+		return "", fault.Invalid.New("workflowId must have 1 to 16 letters and digits", err)
+	}
+	for n := range 1000 {
+		w.id = given
+		if given == "" {
+			w.id = derivedID(w, n)
+		}
+		made, err := s.store.insertWorkflow(ctx, w)
+		if err != nil {
+			return "", fmt.Errorf("writing the run %s: %w", w.id, err)
+		}
+		if made {
+			return w.id, nil
+		}
+		same, err := s.store.workflow(ctx, p.space, w.id)
+		if err != nil {
+			return "", fmt.Errorf("reading the run %s: %w", w.id, err)
+		}
+		if same.userID == p.user.ID && same.sessionID == w.sessionID && same.runName == w.runName && (given != "" || same.status == statusSubmitted) {
+			return w.id, nil
+		}
+		if given != "" {
+			return "", fault.Conflict.Newf("The id %s belongs to another run", given)
+		}
+	}
+	return "", fault.Conflict.Newf("There are too many runs of that name in the session")
+}
+
+// derivedID is the id of the n-th run of a name in a session of a user.
+func derivedID(w workflow, n int) string {
+	h := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%s\x00%s\x00%d", w.userID, w.space.id(), w.sessionID, w.runName, n))
+	b := h[:14]
+	for i, c := range b {
+		b[i] = letters[int(c)%len(letters)]
+	}
+	return string(b)
+}
+
+// watchURL is where a person can watch a run.
+func (s *Service) watchURL(p principal, id string) string {
+	if w := p.space.workspace; w.ID != 0 {
+		return s.deps.Endpoint + "/orgs/" + w.OrgName + "/workspaces/" + w.Name + "/watch/" + id
+	}
+	return s.deps.Endpoint + "/user/" + p.user.Name + "/watch/" + id
+}
+
+// report lets a run that the caller reports change.
+func (s *Service) report(ctx context.Context, p principal, id string, f func(*sql.Tx, *workflow) error) error {
+	now := s.deps.Now()
+	err := s.store.changeWorkflow(ctx, p.space, id, now, func(t *sql.Tx, w *workflow) error {
+		if w.userID != p.user.ID {
+			return fault.Denied.Newf("There is no such run, or it is not yours")
+		}
+		w.heartbeat = now
+		return f(t, w)
+	})
+	if err != nil {
+		return fmt.Errorf("changing run %s: %w", id, err)
+	}
+	return nil
+}
+
+// BeginTrace starts a run. One that has ended stays as it is.
+func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequest) (*platformv1.BeginTraceResponse, error) {
+	p, err := s.admit(ctx, "BeginTrace", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	body, err := parseObject(req.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	said := body.object("workflow")
+	shorten(map[string]any(said), longText)
+	err = s.report(ctx, p, req.GetWorkflowId(), func(t *sql.Tx, w *workflow) error {
+		doc, err := readObject(w.document)
+		if err != nil {
+			return err
+		}
+		doc.merge(said, w.hasEnded())
+		w.describe(doc)
+		if w.status == statusSubmitted {
+			w.status = statusRunning
+		}
+		if launch := body.object("launch"); launch != nil {
+			w.launch = launch.String()
+		}
+		return s.begin(ctx, t, w.id, body.list("processNames"))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.BeginTraceResponse{Status: ok, WorkflowId: req.GetWorkflowId(), WatchUrl: s.watchURL(p, req.GetWorkflowId())}, nil
+}
+
+// begin makes counts of the processes that are known so far.
+func (s *Service) begin(ctx context.Context, t *sql.Tx, id string, names []any) error {
+	c, err := readCountsOf(ctx, t, id)
+	if err != nil {
+		return err
+	}
+	for _, v := range names {
+		if name, isText := v.(string); isText {
+			c.process(cut(strings.ReplaceAll(name, "\x00", ""), indexText))
+		}
+	}
+	return putCounts(ctx, t, id, c.String())
+}
+
+// CompleteTrace ends a run, once.
+func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTraceRequest) (*platformv1.CompleteTraceResponse, error) {
+	p, err := s.admit(ctx, "CompleteTrace", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	body, err := parseObject(req.GetBody())
+	if err != nil {
+		return nil, err
+	}
+	said := body.object("workflow")
+	shorten(map[string]any(said), longText)
+	now := s.deps.Now()
+	err = s.report(ctx, p, req.GetWorkflowId(), func(_ *sql.Tx, w *workflow) error {
+		if !w.completed.IsZero() {
+			return nil
+		}
+		doc, err := readObject(w.document)
+		if err != nil {
+			return err
+		}
+		doc.merge(said, false)
+		w.describe(doc)
+		w.completed = now
+		if w.status != statusCancelled {
+			w.status = statusFailed
+			if success, _ := said["success"].(bool); success {
+				w.status = statusSucceeded
+			}
+		}
+		if metrics := body.list("metrics"); metrics != nil {
+			w.metrics = object{"metrics": shorten(metrics, longText)}.String()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.CompleteTraceResponse{Status: ok, WorkflowId: req.GetWorkflowId()}, nil
+}
+
+// RecordHeartbeat says that a run goes on.
+func (s *Service) RecordHeartbeat(ctx context.Context, req *platformv1.RecordHeartbeatRequest) (*platformv1.RecordHeartbeatResponse, error) {
+	p, err := s.admit(ctx, "RecordHeartbeat", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := parseObject(req.GetBody()); err != nil {
+		return nil, err
+	}
+	if err := s.store.beat(ctx, p.space, req.GetWorkflowId(), p.user.ID, s.deps.Now()); err != nil {
+		return nil, fmt.Errorf("noting that run %s goes on: %w", req.GetWorkflowId(), err)
+	}
+	return &platformv1.RecordHeartbeatResponse{Message: ok}, nil
+}

@@ -1,0 +1,159 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// ListWorkflows lists runs, newest first.
+func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflowsRequest) (*platformv1.ListWorkflowsResponse, error) {
+	p, err := s.admit(ctx, "ListWorkflows", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	if req.GetMax() < 0 || req.GetOffset() < 0 {
+		return nil, fault.Invalid.Newf("max and offset must not be negative")
+	}
+	limit := 25
+	if req.GetMax() > 0 {
+		limit = min(int(req.GetMax()), 100)
+	}
+	now := s.deps.Now()
+	where, err := searchWorkflows(p.space, req.GetSearch(), now)
+	if err != nil {
+		return nil, err
+	}
+	count := req.IncludeTotalSize == nil || req.GetIncludeTotalSize()
+	// One more than asked for tells whether there are more.
+	list, total, err := s.store.workflows(ctx, where, page{limit: limit + 1, offset: int(req.GetOffset())}, count)
+	if err != nil {
+		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.space.id(), err)
+	}
+	resp := &platformv1.ListWorkflowsResponse{HasMore: len(list) > limit}
+	if count {
+		n := int32(total)
+		resp.TotalSize = &n
+	}
+	for _, w := range list[:min(limit, len(list))] {
+		item, err := s.item(ctx, p.space, w, strings.Contains(req.GetAttributes(), "progress"))
+		if err != nil {
+			return nil, err
+		}
+		resp.Workflows = append(resp.Workflows, item)
+	}
+	return resp, nil
+}
+
+func (s *Service) item(ctx context.Context, in space, w workflow, withProgress bool) (*platformv1.WorkflowItem, error) {
+	run, err := w.answer(s.deps.Now())
+	if err != nil {
+		return nil, fmt.Errorf("reading the run %s: %w", w.id, err)
+	}
+	item := &platformv1.WorkflowItem{
+		Workflow: run, OrgId: number(in.workspace.OrgID), OrgName: text(in.workspace.OrgName),
+		WorkspaceId: number(in.id()), WorkspaceName: text(in.workspace.Name),
+	}
+	if withProgress {
+		item.Progress, err = s.progress(ctx, w.id)
+	}
+	return item, err
+}
+
+func (s *Service) progress(ctx context.Context, id string) (*platformv1.Progress, error) {
+	stored, err := s.store.counts(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("reading the counts of run %s: %w", id, err)
+	}
+	c, err := readCounts(stored)
+	return c.answer(), err
+}
+
+// find lets a caller in and reads a run.
+func (s *Service) find(ctx context.Context, call string, workspaceID int64, id string) (principal, workflow, error) {
+	p, err := s.admit(ctx, call, place{workspace: workspaceID})
+	if err != nil {
+		return p, workflow{}, err
+	}
+	w, err := s.store.workflow(ctx, p.space, id)
+	if err != nil {
+		return p, w, fmt.Errorf("reading the run %s: %w", id, err)
+	}
+	return p, w, nil
+}
+
+// DescribeWorkflow answers one run.
+func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.DescribeWorkflowRequest) (*platformv1.DescribeWorkflowResponse, error) {
+	p, w, err := s.find(ctx, "DescribeWorkflow", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	item, err := s.item(ctx, p.space, w, true)
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.DescribeWorkflowResponse{
+		Workflow: item.GetWorkflow(), Progress: item.GetProgress(), Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
+		OrgId: item.GetOrgId(), OrgName: item.GetOrgName(), WorkspaceId: item.GetWorkspaceId(), WorkspaceName: item.GetWorkspaceName(),
+	}, nil
+}
+
+// GetWorkflowProgress answers the counts of a run.
+func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWorkflowProgressRequest) (*platformv1.GetWorkflowProgressResponse, error) {
+	_, w, err := s.find(ctx, "GetWorkflowProgress", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	progress, err := s.progress(ctx, w.id)
+	return &platformv1.GetWorkflowProgressResponse{Progress: progress}, err
+}
+
+// GetWorkflowMetrics answers what came with the end of a run.
+func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWorkflowMetricsRequest) (*platformv1.GetWorkflowMetricsResponse, error) {
+	_, w, err := s.find(ctx, "GetWorkflowMetrics", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil {
+		return nil, err
+	}
+	doc, err := readObject(w.metrics)
+	if err != nil {
+		return nil, err
+	}
+	list, err := structpb.NewList(doc.list("metrics"))
+	return &platformv1.GetWorkflowMetricsResponse{Metrics: list}, err
+}
+
+// GetWorkflowLaunch answers what a run was started with, where it said so.
+func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWorkflowLaunchRequest) (*platformv1.GetWorkflowLaunchResponse, error) {
+	_, w, err := s.find(ctx, "GetWorkflowLaunch", req.GetWorkspaceId(), req.GetWorkflowId())
+	if err != nil || w.launch == "" {
+		return &platformv1.GetWorkflowLaunchResponse{}, err
+	}
+	doc, err := readObject(w.launch)
+	if err != nil {
+		return nil, err
+	}
+	launch, err := doc.answer()
+	return &platformv1.GetWorkflowLaunchResponse{Launch: launch}, err
+}
+
+// ValidateWorkflowName says whether a run name is free in a session.
+func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
+	p, err := s.admit(ctx, "ValidateWorkflowName", place{workspace: req.GetWorkspaceId()})
+	if err != nil {
+		return nil, err
+	}
+	has, err := s.store.hasRunNamed(ctx, p.space, req.GetSessionId(), req.GetRunName())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the run %s: %w", req.GetRunName(), err)
+	}
+	if has {
+		return nil, taken("a run", req.GetRunName())
+	}
+	return &platformv1.ValidateWorkflowNameResponse{}, nil
+}

@@ -1,0 +1,139 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+func (w workspace) answer() *platformv1.Workspace {
+	return &platformv1.Workspace{
+		Id: float64(w.ID), Name: w.Name, FullName: w.FullName, Description: w.Description, Visibility: w.Visibility,
+		DateCreated: instant(w.created), LastUpdated: instant(w.updated),
+	}
+}
+
+// change takes over what is given and checks it.
+func (w *workspace) change(spec *platformv1.WorkspaceSpec) error {
+	if spec != nil {
+		set(&w.Name, spec.Name)
+		set(&w.FullName, spec.FullName)
+		set(&w.Description, spec.Description)
+		set(&w.Visibility, spec.Visibility)
+	}
+	if w.Visibility == "" {
+		w.Visibility = visibilityPrivate
+	}
+	if w.Visibility != visibilityPrivate && w.Visibility != visibilityShared {
+		return fault.Invalid.Newf("visibility must be PRIVATE or SHARED")
+	}
+	return errors.Join(checkName(w.Name), within("fullName", w.FullName, 100), within("description", w.Description, 1000))
+}
+
+// ListWorkspaces lists those of an organisation that the caller may see.
+func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorkspacesRequest) (*platformv1.ListWorkspacesResponse, error) {
+	p, err := s.admit(ctx, "ListWorkspaces", place{org: req.GetOrgId()})
+	if err != nil {
+		return nil, err
+	}
+	part, err := pageOf(req)
+	if err != nil {
+		return nil, err
+	}
+	list, total, err := s.store.workspacesOf(ctx, p.user.ID, req.GetOrgId(), part)
+	if err != nil {
+		return nil, fmt.Errorf("reading the workspaces of %d: %w", req.GetOrgId(), err)
+	}
+	resp := &platformv1.ListWorkspacesResponse{TotalSize: int32(total)}
+	for _, w := range list {
+		resp.Workspaces = append(resp.Workspaces, w.workspace.answer())
+	}
+	return resp, nil
+}
+
+// CreateWorkspace makes one.
+func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWorkspaceRequest) (*platformv1.CreateWorkspaceResponse, error) {
+	if _, err := s.admit(ctx, "CreateWorkspace", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	now := s.deps.Now()
+	w := workspace{ID: newID(), OrgID: req.GetOrgId(), created: now, updated: now}
+	if err := w.change(req.GetBody().GetWorkspace()); err != nil {
+		return nil, err
+	}
+	made, err := s.store.insertWorkspace(ctx, w, now)
+	if err != nil {
+		return nil, fmt.Errorf("writing the workspace %s: %w", w.Name, err)
+	}
+	if !made {
+		return nil, taken("a workspace", w.Name)
+	}
+	return &platformv1.CreateWorkspaceResponse{Workspace: w.answer()}, nil
+}
+
+// DescribeWorkspace answers one.
+func (s *Service) DescribeWorkspace(ctx context.Context, req *platformv1.DescribeWorkspaceRequest) (*platformv1.DescribeWorkspaceResponse, error) {
+	p, err := s.admit(ctx, "DescribeWorkspace", inside(req.GetOrgId(), req.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.DescribeWorkspaceResponse{Workspace: p.space.workspace.answer()}, nil
+}
+
+// UpdateWorkspace changes what is given.
+func (s *Service) UpdateWorkspace(ctx context.Context, req *platformv1.UpdateWorkspaceRequest) (*platformv1.UpdateWorkspaceResponse, error) {
+	p, err := s.admit(ctx, "UpdateWorkspace", inside(req.GetOrgId(), req.GetId()))
+	if err != nil {
+		return nil, err
+	}
+	w := p.space.workspace
+	if err := w.change(req.GetWorkspace()); err != nil {
+		return nil, err
+	}
+	w.updated = s.deps.Now()
+	done, err := s.store.updateWorkspace(ctx, w, w.updated)
+	if err != nil {
+		return nil, fmt.Errorf("writing workspace %d: %w", w.ID, err)
+	}
+	if !done {
+		return nil, taken("a workspace", w.Name)
+	}
+	return &platformv1.UpdateWorkspaceResponse{Workspace: w.answer()}, nil
+}
+
+// DeleteWorkspace removes one in which nothing is kept.
+func (s *Service) DeleteWorkspace(ctx context.Context, req *platformv1.DeleteWorkspaceRequest) (*platformv1.DeleteWorkspaceResponse, error) {
+	if _, err := s.admit(ctx, "DeleteWorkspace", inside(req.GetOrgId(), req.GetId())); err != nil {
+		return nil, err
+	}
+	done, err := s.store.deleteWorkspace(ctx, req.GetId())
+	if err != nil {
+		return nil, fmt.Errorf("deleting workspace %d: %w", req.GetId(), err)
+	}
+	if !done {
+		return nil, fault.Conflict.Newf("The workspace has credentials or runs; delete them first")
+	}
+	return &platformv1.DeleteWorkspaceResponse{}, nil
+}
+
+// ValidateWorkspaceName says whether a name is free.
+func (s *Service) ValidateWorkspaceName(ctx context.Context, req *platformv1.ValidateWorkspaceNameRequest) (*platformv1.ValidateWorkspaceNameResponse, error) {
+	if _, err := s.admit(ctx, "ValidateWorkspaceName", place{org: req.GetOrgId()}); err != nil {
+		return nil, err
+	}
+	if err := checkName(req.GetName()); err != nil {
+		return nil, err
+	}
+	has, err := s.store.hasWorkspaceNamed(ctx, req.GetOrgId(), req.GetName())
+	if err != nil {
+		return nil, fmt.Errorf("looking for the workspace %s: %w", req.GetName(), err)
+	}
+	if has {
+		return nil, taken("a workspace", req.GetName())
+	}
+	return &platformv1.ValidateWorkspaceNameResponse{}, nil
+}

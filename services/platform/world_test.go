@@ -1,0 +1,161 @@
+package platform_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/metadata"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform"
+)
+
+// clock is what time the platform thinks it is.
+type clock struct{ now time.Time }
+
+func (c *clock) Now() time.Time { return c.now }
+
+func deps(t *testing.T, db *sqldb.DB) platform.Deps {
+	t.Helper()
+	keys, err := platform.OpenKeys(filepath.Join(t.TempDir(), "master-key"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return platform.Deps{
+		DB: db, Endpoint: endpoint, Now: time.Now, Keys: keys,
+		AdminLogins: map[string]upstream.Login{"quay.io": {Username: "ada", Password: "secret"}},
+	}
+}
+
+// serve answers the service, and its gRPC client.
+func serve(t *testing.T, db *sqldb.DB) (*platform.Service, platformv1.PlatformServiceClient) {
+	t.Helper()
+	return serveWith(t, deps(t, db))
+}
+
+func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformv1.PlatformServiceClient) {
+	t.Helper()
+	if err := d.DB.Migrate(t.Context(), "platform", platform.Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	s, err := platform.New(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
+	platformv1.RegisterPlatformServiceServer(server, s)
+	memory := rpc.NewMemory()
+	go func() { _ = server.Serve(memory) }()
+	conn, err := memory.Dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop(context.Background())
+	})
+	return s, platformv1.NewPlatformServiceClient(conn)
+}
+
+// world is a platform with an organisation, a workspace, and somebody of each
+// role.
+type world struct {
+	t        *testing.T
+	service  *platform.Service
+	client   platformv1.PlatformServiceClient
+	clock    *clock
+	org, ws  int64
+	tokens   map[string]string
+	ids      map[string]int64
+	partOf   map[string]int64 // participant ids
+	memberOf map[string]int64 // member ids
+}
+
+// people are the roles, from most to least: an owner of the organisation, then
+// participants, then a member who is none, then somebody else.
+func people() []string {
+	return []string{"boss", "owner", "admin", "maintain", "launch", "connect", "view", "member", "stranger"}
+}
+
+func newWorld(t *testing.T, db *sqldb.DB) *world {
+	t.Helper()
+	c := &clock{time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)}
+	d := deps(t, db)
+	d.Now = c.Now
+	return newWorldWith(t, d, c)
+}
+
+func newWorldWith(t *testing.T, d platform.Deps, c *clock) *world {
+	t.Helper()
+	w := &world{t: t, clock: c, tokens: map[string]string{}, ids: map[string]int64{}, partOf: map[string]int64{}, memberOf: map[string]int64{}}
+	w.service, w.client = serveWith(t, d)
+	for _, name := range people() {
+		a, err := w.service.CreateUser(t.Context(), platform.Account{Name: name, Email: name + "@example.org"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.ids[name] = a.ID
+		if w.tokens[name], err = w.service.CreateTokenFor(t.Context(), name, "first", time.Time{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	boss := w.as("boss")
+	o := must(w.client.CreateOrganization(boss, &platformv1.CreateOrganizationRequest{
+		Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("lab")}},
+	}))(t)
+	w.org = int64(o.GetOrganization().GetOrgId())
+	ws := must(w.client.CreateWorkspace(boss, &platformv1.CreateWorkspaceRequest{
+		OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("bench")}},
+	}))(t)
+	w.ws = int64(ws.GetWorkspace().GetId())
+	for _, name := range people()[1:8] {
+		m := must(w.client.AddMember(boss, &platformv1.AddMemberRequest{OrgId: w.org, Member: &platformv1.MemberSpec{User: name}}))(t)
+		w.memberOf[name] = int64(m.GetMember().GetMemberId())
+		if name == "member" {
+			continue
+		}
+		p := must(w.client.AddParticipant(boss, &platformv1.AddParticipantRequest{
+			OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: name},
+		}))(t)
+		w.partOf[name] = int64(p.GetParticipant().GetParticipantId())
+		must(w.client.UpdateParticipantRole(boss, &platformv1.UpdateParticipantRoleRequest{
+			OrgId: w.org, Id: w.ws, ParticipantId: w.partOf[name], Role: &platformv1.ParticipantRole{Role: name},
+		}))(t)
+	}
+	return w
+}
+
+// as is a context of somebody's call.
+func (w *world) as(name string) context.Context { return bearer(w.t.Context(), w.tokens[name]) }
+
+func bearer(ctx context.Context, token string) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+}
+
+// must answers a value that has to be there.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// wants fails unless err is of a kind; nil is no error.
+func wants(t *testing.T, what string, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Errorf("%s: %v, want %v", what, err, kind)
+	}
+}

@@ -1,0 +1,165 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/spool"
+)
+
+const (
+	// subjectEvents is where the metrics room hears what to count.
+	subjectEvents = "metrics.events"
+	// spoolLimit is how many bytes of uncounted pulls are kept, two million pulls
+	// or so.
+	spoolLimit = 64 << 20
+	// eventsPerMessage and gather keep the messages few while there is much to say.
+	eventsPerMessage = 500
+	gather           = 250 * time.Millisecond
+	publishTime      = 5 * time.Second
+)
+
+// counter says how often is pulled. A pull is written to disk before its answer
+// ends, and published from there: it is counted once, whoever is killed
+// meanwhile, and waits for nobody. nil counts nothing.
+type counter struct {
+	spool   *spool.Spool
+	nats    *nats.Conn
+	bus     jetstream.JetStream
+	prefix  string
+	now     func() time.Time
+	log     *slog.Logger
+	lost    prometheus.Counter
+	failing atomic.Bool
+}
+
+func newCounter(d Deps) (*counter, error) {
+	if d.SpoolDir == "" {
+		return nil, nil
+	}
+	js, err := jetstream.New(d.Bus)
+	if err != nil {
+		return nil, err
+	}
+	s, err := spool.Open(spool.Options{Dir: d.SpoolDir, Limit: spoolLimit, Now: d.Now})
+	if err != nil {
+		return nil, err
+	}
+	c := &counter{spool: s, nats: d.Bus, bus: js, prefix: d.FilesystemPrefix, now: d.Now, log: d.Log,
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_registry_uncounted_pulls_total", Help: "Pulls that could not be written to the spool, and are not counted.",
+		}),
+	}
+	d.Metrics.MustRegister(c.lost,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "slipway_registry_spool_bytes", Help: "What is kept on disk until it is counted.",
+		}, func() float64 { return float64(s.Stats().Bytes) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "slipway_registry_spool_dropped_total", Help: "Events that were dropped, the oldest first, as too many waited to be counted.",
+		}, func() float64 { return float64(s.Stats().Dropped) }),
+	)
+	return c, nil
+}
+
+func (c *counter) close() error {
+	if c == nil {
+		return nil
+	}
+	return c.spool.Close()
+}
+
+// pull notes a pull. It cannot fail: a pull that cannot be noted goes on.
+func (c *counter) pull(ctx context.Context, g *grant) {
+	if c == nil {
+		return
+	}
+	err := c.spool.Append(c.events(g)...)
+	if err != nil {
+		c.lost.Inc()
+	}
+	if failing := err != nil; c.failing.Swap(failing) != failing && failing {
+		c.log.ErrorContext(ctx, "Pulls cannot be noted, and are not counted", "err", err)
+	}
+}
+
+// events are what one pull counts as.
+func (c *counter) events(g *grant) [][]byte {
+	e := &metricsv1.Event{Metric: metricsv1.Metric_METRIC_PULLS, Day: int32(c.now().Unix() / (24 * 60 * 60)), Org: g.org}
+	metrics := []metricsv1.Metric{metricsv1.Metric_METRIC_PULLS}
+	if c.prefix != "" && g.addsLayerUnder(c.prefix) {
+		metrics = append(metrics, metricsv1.Metric_METRIC_FILESYSTEM)
+	}
+	var out [][]byte
+	for _, e.Metric = range metrics {
+		if raw, err := proto.Marshal(e); err == nil { // it always is
+			out = append(out, raw)
+		}
+	}
+	return out
+}
+
+// addsLayerUnder says whether a layer that the request added comes from a URL
+// that begins so.
+func (g *grant) addsLayerUnder(prefix string) bool {
+	for _, l := range g.layers {
+		if strings.HasPrefix(l.url, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// run publishes what was noted, until ctx ends.
+func (c *counter) run(ctx context.Context) {
+	c.spool.Run(ctx, spool.Taker{
+		Send: c.publish, Most: eventsPerMessage, Linger: gather,
+		Failed: func() func(error) {
+			known := false
+			return func(err error) {
+				switch {
+				case err == nil:
+					c.log.InfoContext(ctx, "Pulls are being counted again")
+				case !known:
+					c.log.WarnContext(ctx, "Pulls wait to be counted; they go on", "err", err)
+				}
+				known = err != nil
+			}
+		}(),
+	})
+}
+
+func (c *counter) publish(ctx context.Context, b spool.Batch) error {
+	if !c.nats.IsConnected() {
+		return errors.New("NATS is not connected")
+	}
+	batch := &metricsv1.Batch{Source: b.Spool, First: b.First}
+	for _, raw := range b.Records {
+		e := &metricsv1.Event{}
+		if err := proto.Unmarshal(raw, e); err != nil {
+			e = &metricsv1.Event{} // it keeps its place; nothing is counted
+		}
+		batch.Events = append(batch.Events, e)
+	}
+	raw, err := proto.Marshal(batch)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, publishTime)
+	defer cancel()
+	if _, err := c.bus.Publish(ctx, subjectEvents, raw); err != nil {
+		return fmt.Errorf("publishing what to count: %w", err)
+	}
+	return nil
+}
