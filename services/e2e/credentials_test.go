@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestPrivatePullWithCredentialsOfThePlatform keeps a login nowhere but at the
+// platform, and pulls with it through the token name.
+func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Bearer)
+	image := up.Push(t, "team/private:1", testkit.Index(t, true, "amd64"))
+	p := oneProcess(t, common(t, []string{up.Host}, nil))
+	user := []string{"Authorization", "Bearer " + p.token}
+	ask := func(header ...string) reply {
+		return p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}, header...)
+	}
+	if r := ask(user...); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), image) {
+		t.Errorf("before there is a login: %d %s", r.status, r.body)
+	}
+	// By a path of the registry: the longest one wins.
+	for _, c := range []struct{ name, registry, password string }{{"host", up.Host, "wrong"}, {"team", up.Host + "/team", testkit.Password}} {
+		r := p.call(http.MethodPost, "/api/credentials", map[string]any{"credentials": map[string]any{
+			"name": c.name, "provider": "container-reg",
+			"keys": map[string]any{"userName": testkit.User, "password": c.password, "registry": c.registry},
+		}}, user...)
+		if r.status != http.StatusOK {
+			t.Fatalf("keeping credentials: %d %s", r.status, r.body)
+		}
+	}
+	if list := p.call(http.MethodGet, "/api/credentials", nil, user...); list.status != http.StatusOK || strings.Contains(string(list.body), testkit.Password) {
+		t.Errorf("the list is %d %s", list.status, list.body)
+	}
+	// What the platform did not have a moment ago is remembered for a minute.
+	p.registry().kill()
+	p.registry().start()
+	r := ask(user...)
+	if r.status != http.StatusOK {
+		t.Fatalf("with a login: %d %s", r.status, r.body)
+	}
+	pull(t, text(r.json(t), "targetImage"), "amd64")
+	if r := ask(); r.status != http.StatusBadRequest {
+		t.Errorf("a stranger is answered %d %s", r.status, r.body)
+	}
+	if strings.Contains(p.registry().log(), testkit.Password+`"`) {
+		t.Error("the password is in the log")
+	}
+}
