@@ -34,7 +34,7 @@ import (
 // App is a process that plays roles. Make it with New, then Run it.
 type App struct {
 	cfg    config.Config
-	commit string
+	from   Build
 	log    *slog.Logger
 	reg    *prometheus.Registry
 	roles  []role
@@ -81,7 +81,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		return nil, err
 	}
 	a := &App{
-		cfg: cfg, commit: b.Commit, log: log, roles: chosen,
+		cfg: cfg, from: b, log: log, roles: chosen,
 		reg: prometheus.NewRegistry(), conns: map[string]grpc.ClientConnInterface{},
 	}
 	defer func() {

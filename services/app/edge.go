@@ -111,6 +111,9 @@ func route(path string) string {
 		return "/v1alpha2/container/*"
 	case strings.HasPrefix(path, "/container-token/"):
 		return "/container-token/*"
+	case strings.HasPrefix(path, "/api/"):
+		first, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
+		return "/api/" + first
 	case strings.HasPrefix(path, "/v1alpha1/builds/"):
 		_, face, _ := strings.Cut(strings.TrimPrefix(path, "/v1alpha1/builds/"), "/")
 		return strings.TrimSuffix("/v1alpha1/builds/*/"+face, "/")

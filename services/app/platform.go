@@ -23,7 +23,7 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	d := platform.Deps{
 		DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, OperatorAccounts: a.cfg.OperatorAccounts,
 		CallLimit: ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 72_000, Window: time.Hour}},
-		Commit:    a.commit, Log: a.log.With("room", "platform"), Now: time.Now,
+		Version:   a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}
 	if a.isWhole() || a.cfg.MasterKeyFile != "" {
 		if d.Keys, err = platform.OpenKeys(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {

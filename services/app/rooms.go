@@ -121,7 +121,7 @@ func (a *App) buildContainer() error {
 			TokenTTL:          a.cfg.TokenTTL,
 			Retention:         a.cfg.RequestRetention,
 			OperatorAccounts:  a.cfg.OperatorAccounts,
-			Commit:            a.commit,
+			Commit:            a.from.Commit,
 		},
 	})
 	if err != nil {
