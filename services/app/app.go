@@ -33,11 +33,11 @@ import (
 
 // App is a process that plays roles. Make it with New, then Run it.
 type App struct {
-	cfg    config.Config
-	from   Build
-	log    *slog.Logger
-	reg    *prometheus.Registry
-	roles  []role
+	cfg   config.Config
+	from  Build
+	log   *slog.Logger
+	reg   *prometheus.Registry
+	roles []role
 
 	// What the roles share; nil where no role needs it.
 	db     *sqldb.DB
