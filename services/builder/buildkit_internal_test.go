@@ -92,10 +92,12 @@ func TestProgress(t *testing.T) {
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("one\ntw"), Timestamp: *at(1)}}},
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("o\n10%\r20%\r\nlast"), Timestamp: *at(2)}}},
 		&client.SolveStatus{Vertexes: []*client.Vertex{{Digest: run, Name: "RUN x", Started: at(0), Completed: at(2.5)}}},
+		// The end of a step may be told before the end of its last line.
+		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte(" line\nno end"), Timestamp: *at(2.4)}}},
 		&client.SolveStatus{Vertexes: []*client.Vertex{{Digest: push, Name: "exporting to image", Started: at(3), Completed: at(4), Error: "failed to push: 403"}}},
 	)
-	want := []string{"#1 RUN x", "#1 1.000 one", "#1 2.000 two", "#1 2.000 20%", "#1 2.500 last", "#1 DONE 2.5s",
-		"#2 exporting to image", "#2 ERROR 1.0s: failed to push: 403"}
+	want := []string{"#1 RUN x", "#1 1.000 one", "#1 2.000 two", "#1 2.000 20%", "#1 DONE 2.5s", "#1 2.400 last line",
+		"#2 exporting to image", "#2 ERROR 1.0s: failed to push: 403", "#1 2.500 no end"}
 	if fmt.Sprint(out.got) != fmt.Sprint(want) {
 		t.Errorf("got %q", out.got)
 	}

@@ -35,8 +35,9 @@ type step struct {
 	started time.Time
 	begun   bool
 	ended   bool
-	rest    []byte   // what it printed after the last line end
-	last    []string // its last lines
+	rest    []byte    // what it printed after the last line end
+	until   time.Time // when it ended
+	last    []string  // its last lines
 }
 
 // How much of a step's output its failure repeats.
@@ -66,7 +67,10 @@ func (p *progress) follow(updates <-chan *client.SolveStatus) {
 		}
 	}
 	for _, s := range p.steps {
-		p.flush(s, time.Now())
+		if s.until.IsZero() {
+			s.until = time.Now() // it was cut
+		}
+		p.flush(s, s.until)
 	}
 }
 
@@ -104,8 +108,7 @@ func (p *progress) end(v *client.Vertex) {
 	if s == nil || s.ended || v.Completed == nil || !s.begun {
 		return
 	}
-	s.ended = true
-	p.flush(s, *v.Completed)
+	s.ended, s.until = true, *v.Completed // what it printed last may still come: its rest is no line yet
 	took := v.Completed.Sub(s.started).Seconds()
 	switch {
 	case v.Error != "" && strings.Contains(v.Error, "context canceled"):
