@@ -14,6 +14,7 @@ import (
 	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
+	"github.com/alicebob/miniredis/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
@@ -182,7 +183,7 @@ func TestRoleOverTCP(t *testing.T) {
 	p := &program{t: t, token: adminToken}
 	env := common(t, nil, settings{
 		"grpc_addr": addr, "admin_addr": admin, "data_dir": t.TempDir(), "database_url": "sqlite:" + t.TempDir() + "/p.db",
-		"rpc_secret_file": writeFile(t, "secret", "a shared secret of some length\n"),
+		"rpc_secret_file": writeFile(t, "secret", "a shared secret of some length\n"), "redis_url": "redis://" + miniredis.RunT(t).Addr(),
 	})
 	p.add("platform", admin, []string{"platform"}, env)
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
