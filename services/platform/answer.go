@@ -1,15 +1,10 @@
 package platform
 
 import (
-	"regexp"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"slipway.dev/services/internal/fault"
 )
 
 // instant is a time as answers show it: whole seconds; nil for the zero time.
@@ -34,60 +29,4 @@ func text(s string) *wrapperspb.StringValue {
 		return nil
 	}
 	return wrapperspb.String(s)
-}
-
-// paged are the parameters of a list.
-type paged interface {
-	GetMax() int32
-	GetOffset() int32
-	GetSearch() string
-	GetPage() int32
-	GetPageSize() int32
-}
-
-// pageOf reads the parameters of a list.
-func pageOf(r paged) (page, error) {
-	limit, offset := r.GetMax(), r.GetOffset()
-	if r.GetPageSize() != 0 {
-		limit = r.GetPageSize()
-	}
-	if limit < 0 || offset < 0 || r.GetPage() < 0 {
-		return page{}, fault.Invalid.Newf("max, offset, page and pageSize must not be negative")
-	}
-	if limit == 0 {
-		limit = 100
-	}
-	limit = min(limit, 1000)
-	if r.GetPage() > 1 {
-		offset = (min(r.GetPage(), 1_000_000) - 1) * limit
-	}
-	if err := within("search", r.GetSearch(), 200); err != nil {
-		return page{}, err
-	}
-	return page{limit: int(limit), offset: int(offset), like: like(r.GetSearch())}, nil
-}
-
-// within refuses a text that is too long, in characters.
-func within(name, s string, limit int) error {
-	if len(s) > limit && utf8.RuneCountInString(s) > limit {
-		return fault.Invalid.Newf("%s must have at most %d characters", name, limit)
-	}
-	return nil
-}
-
-// checkName refuses what cannot be the name of an organisation or a workspace.
-func checkName(name string) error {
-	// Letters and digits, with single - and _ between them.
-	ok, err := regexp.MatchString(`^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$`, name)
-	if err != nil || !ok || len(name) < 2 || len(name) > 40 {
-		return fault.Invalid.New("name must have 2 to 40 letters and digits; single - and _ may stand between them", err)
-	}
-	return nil
-}
-
-// set overwrites what is given.
-func set(to, from *string) {
-	if from != nil {
-		*to = strings.TrimSpace(*from)
-	}
 }
