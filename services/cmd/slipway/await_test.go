@@ -228,7 +228,7 @@ feed_1  SUCCEEDED                              3s
 		}, {
 			name: "anonymous", args: []string{"builds"},
 			ex:   exchange{call: "GET /v1alpha1/builds", status: 401, answer: `{"message":"An access token is needed"}`},
-			errs: []string{"slipway: listing the builds: An access token is needed (an access token is read from SLIPWAY_TOKEN"}, code: 1,
+			errs: []string{"slipway: listing the builds: An access token is needed (sign in with `slipway login`"}, code: 1,
 		}, {
 			name: "JSON", args: []string{"builds", "-o", "json"}, env: env,
 			ex: exchange{call: "GET /v1alpha1/builds", auth: "Bearer secret", answer: `{"totalSize":0}`}, out: "{\n  \"totalSize\": 0\n}\n",

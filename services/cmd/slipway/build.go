@@ -44,7 +44,7 @@ as ` + "`slipway image --help`" + ` says.`,
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "Dockerfile", "The Dockerfile; - for standard input.")
 	cmd.Flags().StringVar(&dir, "context", "", "The `directory`, tar.gz file or http(s) URL of the files that the Dockerfile may COPY (default: none).")
-	f.add(cmd)
+	f.add(cmd, s)
 	completeDir(cmd, "context")
 	return cmd
 }

@@ -17,7 +17,7 @@ func TestRefusals(t *testing.T) {
 			errs: []string{"slipway: requesting ubuntu:24.04: The registry has no such image\n"},
 		}, {
 			name: "unauthenticated", ex: exchange{status: 401, answer: `{"message":"The access token is not valid"}`},
-			errs: []string{"The access token is not valid (an access token is read from SLIPWAY_TOKEN, or from the file that --token-file names)\n"},
+			errs: []string{"The access token is not valid (sign in with `slipway login`, or set SLIPWAY_TOKEN or --token-file)\n"},
 		}, {
 			name: "too many", ex: exchange{status: 429, header: map[string]string{"Retry-After": "42"}, answer: `{"message":"Too many builds"}`},
 			errs: []string{"Too many builds (Retry-After: 42 seconds)\n"},

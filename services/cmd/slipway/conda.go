@@ -45,7 +45,7 @@ build running. What was built before is not built again.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	conda.add(cmd)
-	f.add(cmd)
+	f.add(cmd, s)
 	return cmd
 }
 

@@ -46,8 +46,8 @@ func remedy(res *http.Response) string {
 	switch {
 	case res.StatusCode == http.StatusUnauthorized && strings.HasPrefix(res.Header.Get("Www-Authenticate"), "Basic"):
 		return " (it is read from SLIPWAY_METRICS_USER, or from --user, as NAME:PASSWORD)"
-	case res.StatusCode == http.StatusUnauthorized:
-		return " (an access token is read from SLIPWAY_TOKEN, or from the file that --token-file names)"
+	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden && !isSigned(res):
+		return " (sign in with `slipway login`, or set SLIPWAY_TOKEN or --token-file)"
 	case wait != "":
 		if _, err := strconv.Atoi(wait); err == nil { // else it is a date
 			wait += " seconds"
@@ -57,6 +57,11 @@ func remedy(res *http.Response) string {
 		return " (it points to " + location + "; no redirect is followed: give --server the address that it leads to)"
 	}
 	return ""
+}
+
+// isSigned says whether an access token went with the call.
+func isSigned(res *http.Response) bool {
+	return res.Request != nil && res.Request.Header.Get("Authorization") != ""
 }
 
 func clip(s string) string {

@@ -21,7 +21,7 @@ type imageFlags struct {
 	cmd        []string
 	workdir    string
 	platform   string
-	workspace  int64
+	workspace  *string
 	output     *format
 }
 
@@ -50,11 +50,11 @@ write them: --cmd=echo --cmd='hello world'.`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
 	}
-	f.add(cmd)
+	f.add(cmd, s)
 	return cmd
 }
 
-func (f *imageFlags) add(cmd *cobra.Command) {
+func (f *imageFlags) add(cmd *cobra.Command, s *settings) {
 	flags := cmd.Flags()
 	flags.Var(&f.env, "env", "An environment variable, `NAME=value`; may be repeated.")
 	flags.StringArrayVar(&f.layers, "layer", nil, "A `layer` to put on top: a directory, a tar.gz file or its http(s) URL; may be repeated, lowest first.")
@@ -62,7 +62,7 @@ func (f *imageFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.cmd, "cmd", nil, "One `element` of the default arguments instead of the image's own; repeated for each.")
 	flags.StringVar(&f.workdir, "workdir", "", "The `directory` to start in instead of the image's own.")
 	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
-	flags.Int64Var(&f.workspace, "workspace", 0, "The `id` of the workspace whose registry credentials are used.")
+	f.workspace = workspaceFlag(cmd, s, "whose registry credentials are used")
 	f.output = outputFlag(cmd)
 	complete(cmd, "platform", "linux/amd64", "linux/arm64")
 	complete(cmd, "env")
@@ -87,8 +87,12 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, ref string) error {
 // fill adds to a request what the flags say.
 func (f *imageFlags) fill(ctx context.Context, c *client, req *containerv1.ContainerRequest) error {
 	req.ContainerPlatform = f.platform
-	if f.workspace != 0 {
-		req.PlatformWorkspaceId = &f.workspace
+	workspace, err := c.workspace(ctx, *f.workspace)
+	if err != nil {
+		return err
+	}
+	if workspace != 0 {
+		req.PlatformWorkspaceId = &workspace
 	}
 	config := &containerv1.ContainerConfig{Entrypoint: f.entrypoint, Cmd: f.cmd, Env: f.env, WorkingDir: f.workdir}
 	for _, source := range f.layers {

@@ -14,7 +14,6 @@ import (
 
 func inspectCommand(s *settings) *cobra.Command {
 	var platform string
-	var workspace int64
 	cmd := &cobra.Command{
 		Use:   "inspect REF",
 		Short: "Show what an image is made of, or which platforms it has",
@@ -26,10 +25,18 @@ one of them.`,
 		Args:    exactly(1),
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "The platform of a multi-platform image to show, e.g. linux/arm64.")
-	cmd.Flags().Int64Var(&workspace, "workspace", 0, "The `id` of the workspace whose registry credentials are used.")
+	name := workspaceFlag(cmd, s, "whose registry credentials are used")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		image := &inspectv1.ImageQuery{ContainerImage: args[0]}
+		c, err := s.client()
+		if err != nil {
+			return err
+		}
+		workspace, err := c.workspace(cmd.Context(), *name)
+		if err != nil {
+			return err
+		}
 		if workspace != 0 {
 			image.PlatformWorkspaceId = &workspace
 		}
@@ -38,7 +45,7 @@ one of them.`,
 			what.query = url.Values{"platform": {platform}}
 		}
 		var res inspectv1.InspectImageResponse
-		raw, err := s.do(cmd.Context(), what, &res)
+		raw, err := c.do(cmd.Context(), what, &res)
 		if err == nil && res.GetContainer() == nil && res.GetIndex() == nil {
 			err = errors.New("the answer describes no image; check --server")
 		}

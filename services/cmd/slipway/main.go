@@ -1,8 +1,8 @@
 // Command slipway is the client: it asks a server for images, and about images.
 //
-// It speaks the public REST contract (contract/container-service.md) and nothing
-// else, keeps nothing between two calls, and shows the server's own words when it
-// is refused. Results go to standard output, alone; what went wrong goes to
+// It speaks the public REST contract (contract/container-service.md, platform.md)
+// and nothing else, keeps nothing between two calls but the logins, and shows the
+// server's own words when it is refused. Results go to standard output, alone; what went wrong goes to
 // standard error.
 package main
 
@@ -51,10 +51,10 @@ func command(env func(string) string) *cobra.Command {
 		Short: "Ask a Slipway server for container images",
 		Long: `Ask a Slipway server for container images.
 
-An access token, where the server wants one, is read from SLIPWAY_TOKEN or from
-the file that --token-file names. No flag takes the token itself: the arguments
-of a process can be read by everybody on the machine, and stay in the shell's
-history.`,
+` + "`slipway login`" + ` signs in, and stays signed in. An access token is also read from
+SLIPWAY_TOKEN, or from the file that --token-file names. No flag takes the token
+itself: the arguments of a process can be read by everybody on the machine, and
+stay in the shell's history.`,
 		Version:       version + " (" + commit + ")",
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -67,6 +67,8 @@ history.`,
 		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
 		statusCommand(&s), describeCommand(&s), revokeCommand(&s),
 		buildsCommand(&s), logsCommand(&s), metricsCommand(&s, env), infoCommand(&s),
+		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
+		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),
 	)
 	return root
 }

@@ -20,8 +20,8 @@ type recipeFlags struct {
 	dryRun, await                bool
 }
 
-func (f *recipeFlags) add(cmd *cobra.Command) {
-	f.imageFlags.add(cmd)
+func (f *recipeFlags) add(cmd *cobra.Command, s *settings) {
+	f.imageFlags.add(cmd, s)
 	flags := cmd.Flags()
 	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
 	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")

@@ -14,11 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// usualServer is the one that nobody has to name.
+const usualServer = "http://localhost:9090"
+
 // settings are what every command needs to know: which server, and who asks.
 type settings struct {
-	server    string
-	token     string // from the environment
+	server    string // empty: the one that was signed in to last
+	token     string // from the environment; wins over the login that is kept
 	tokenFile string // wins over token
+	logins    string // the file of logins; empty for none
+	workspace string // from the environment
 	timeout   time.Duration
 	dumb      bool // whether the terminal cannot go back in a line
 }
@@ -26,23 +31,42 @@ type settings struct {
 func (s *settings) add(root *cobra.Command, env func(string) string) {
 	flags := root.PersistentFlags()
 	s.token = strings.TrimSpace(env("SLIPWAY_TOKEN"))
+	s.workspace = strings.TrimSpace(env("SLIPWAY_WORKSPACE"))
+	s.logins = loginsPath(env)
 	s.dumb = env("TERM") == "" || env("TERM") == "dumb"
-	flags.StringVar(&s.server, "server", cmp.Or(env("SLIPWAY_SERVER"), "http://localhost:9090"), "The server's `URL` (environment: SLIPWAY_SERVER).")
-	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN.")
+	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
+	flags.Lookup("server").DefValue = ""
+	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")
 }
 
 // client answers a client of the server that the settings name.
 func (s *settings) client() (*client, error) {
-	base, err := url.Parse(s.server)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, usagef("the server must be a URL such as http://localhost:9090, not %q; set --server or SLIPWAY_SERVER", s.server)
-	}
-	token, err := s.bearer()
+	kept, err := readLogins(s.logins)
 	if err != nil {
 		return nil, err
 	}
-	return &client{base: base, token: token, http: http.Client{Timeout: s.timeout, CheckRedirect: stay}}, nil
+	base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+	if err != nil {
+		return nil, err
+	}
+	token, err := s.bearer(kept.Logins[serverKey(base)])
+	if err != nil {
+		return nil, err
+	}
+	return s.clientOf(base, token), nil
+}
+
+func (s *settings) clientOf(base *url.URL, token string) *client {
+	return &client{base: base, token: token, http: http.Client{Timeout: s.timeout, CheckRedirect: stay}}
+}
+
+func parseServer(server string) (*url.URL, error) {
+	base, err := url.Parse(server)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, usagef("the server must be a URL such as %s, not %q; set --server or SLIPWAY_SERVER", usualServer, server)
+	}
+	return base, nil
 }
 
 // stay follows no redirect: a POST would become a GET without its body.
@@ -58,9 +82,9 @@ func (s *settings) do(ctx context.Context, what call, out proto.Message) ([]byte
 }
 
 // bearer answers the access token; empty for none.
-func (s *settings) bearer() (string, error) {
+func (s *settings) bearer(kept login) (string, error) {
 	if s.tokenFile == "" {
-		return s.token, nil
+		return cmp.Or(s.token, kept.Token), nil
 	}
 	raw, err := os.ReadFile(s.tokenFile)
 	if err != nil {

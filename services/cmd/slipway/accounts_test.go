@@ -1,0 +1,193 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// asked answers calls by "METHOD URI body", and notes what was asked.
+func asked(t *testing.T, answers map[string]string) string {
+	t.Helper()
+	return serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			t.Errorf("%s came with %q", r.RequestURI, r.Header.Get("Authorization"))
+		}
+		for what, answer := range answers {
+			call, want, _ := strings.Cut(what, " {")
+			if want != "" {
+				want = "{" + want
+			}
+			if call != r.Method+" "+r.RequestURI || want != "" && !sameJSON(string(body), want) {
+				continue
+			}
+			if answer == "" {
+				w.WriteHeader(http.StatusNoContent)
+			}
+			_, _ = io.WriteString(w, answer)
+			return
+		}
+		t.Errorf("nobody expects %s %s %s", r.Method, r.RequestURI, body)
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"message":"unexpected"}`)
+	})
+}
+
+const (
+	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z"}]}`
+	credsAnswer  = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
+	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null}`
+	loadAnswer   = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
+)
+
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(`{"accessKey":"a"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("pa ss\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	running := strings.Replace(runAnswer, "%", "RUNNING", 1)
+	mine := map[string]string{
+		"GET /api/user-info":         `{"user":{"id":7,"userName":"ada"}}`,
+		"GET /api/user/7/workspaces": `{"orgsAndWorkspaces":[{"orgId":1,"orgName":"lab","workspaceId":null},{"orgId":1,"orgName":"lab","workspaceId":3,"workspaceName":"rnaseq","visibility":"PRIVATE","roles":["owner"]}]}`,
+	}
+	for _, c := range []struct {
+		args, out string
+		answers   map[string]string
+	}{
+		{
+			"tokens list", "ID                NAME         CREATED               LAST USED  EXPIRES\n" +
+				"9007199254740991  lap\uFFFD[31mtop  2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
+				"5                 ci           2026-01-31T12:00:00Z  never      never\n",
+			map[string]string{"GET /api/tokens": tokensAnswer},
+		},
+		{"tokens create ci", "key\n", map[string]string{`POST /api/tokens {"name":"ci"}`: `{"accessKey":"key"}`}},
+		{"tokens delete ci 9007199254740991", "Deleted token ci.\nDeleted token 9007199254740991.\n", map[string]string{
+			"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/5": "", "DELETE /api/tokens/9007199254740991": "",
+		}},
+		{"tokens delete --all", "Deleted all tokens.\n", map[string]string{"DELETE /api/tokens/delete-all": ""}},
+		{"workspaces", "ID  WORKSPACE   VISIBILITY  ROLE\n3   lab/rnaseq  PRIVATE     owner\n", mine},
+		{"credentials list", "ID   NAME  PROVIDER       REGISTRY  USER  LAST USED\nabc  quay  container-reg  quay.io   ada   2026-01-31T12:00:00Z\n", map[string]string{"GET /api/credentials": credsAnswer}},
+		{"credentials add q --registry quay.io -u ada --workspace 3 --password-file " + password, "abc\n", map[string]string{
+			`POST /api/credentials?workspaceId=3 {"credentials":{"name":"q","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada","password":"pa ss"}}}`: `{"credentialsId":"abc"}`,
+		}},
+		{"credentials add cloud --provider aws --keys-file " + keys + " --description d -o json", "{\n  \"credentialsId\": \"abc\"\n}\n", map[string]string{
+			`POST /api/credentials {"credentials":{"name":"cloud","provider":"aws","description":"d","keys":{"accessKey":"a"}}}`: `{"credentialsId":"abc"}`,
+		}},
+		{"credentials update quay --name new --password-file " + password, "Changed credentials quay.\n", map[string]string{
+			"GET /api/credentials": credsAnswer, `PUT /api/credentials/abc {"credentials":{"name":"new","keys":{"password":"pa ss"}}}`: "",
+		}},
+		{"credentials delete abc --checked", "Deleted credentials abc.\n", map[string]string{"GET /api/credentials": credsAnswer, "DELETE /api/credentials/abc?checked=true": ""}},
+		{
+			"runs list --search status:RUNNING --max 2 --offset 1 --progress",
+			"ID  RUN           PROJECT         STATUS   SUBMITTED             DURATION  USER  TASKS\nr1  happy_ørsted  nf-core/rnaseq  RUNNING  2026-01-31T12:00:00Z  1m1s      ada   5/11, 1 failed\n",
+			map[string]string{"GET /api/workflow?attributes=progress&max=2&offset=1&search=status%3ARUNNING": `{"workflows":[{"workflow":` + running + `,"progress":` + loadAnswer + `}],"totalSize":1}`},
+		},
+		{"runs cancel r1", "Cancelled run r1.\n", map[string]string{"POST /api/workflow/r1/cancel": ""}},
+		{"runs delete r1 r2", "Deleted run r1.\nDeleted run r2.\n", map[string]string{"DELETE /api/workflow/r1": "", "DELETE /api/workflow/r2": ""}},
+		{
+			"runs tasks r1 --sort complete --reverse --search FAILED",
+			"TASK  HASH  PROCESS  NAME  STATUS  EXIT  SUBMITTED  ENDED\n7     ab/c           A (1  FAILED  137              \n",
+			map[string]string{"GET /api/workflow/r1/tasks?search=FAILED&sortBy=complete&sortDir=desc": `{"tasks":[{"task":{"taskId":7,"hash":"ab/c","process":null,"name":"A (1","status":"FAILED","exit":137}}],"total":1}`},
+		},
+		{"__complete tokens delete ", "9007199254740991\tlap\uFFFD[31mtop\n5\tci\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
+		{"__complete credentials show --workspace 3 ", "abc\tquay\n:36\n", map[string]string{"GET /api/credentials?workspaceId=3": credsAnswer}},
+		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `}]}`}},
+		{"__complete image x --workspace ", "lab/rnaseq\t3\n:36\n", mine},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			t.Parallel()
+			env := map[string]string{"SLIPWAY_SERVER": asked(t, c.answers), "SLIPWAY_TOKEN": "secret"}
+			args := strings.Fields(c.args)
+			if strings.HasSuffix(c.args, " ") {
+				args = append(args, "")
+			}
+			if got := slipway(t.Context(), env, args...); got.code != 0 || got.out != c.out {
+				t.Errorf("exit code %d, printed\n%s%s\nwant\n%s", got.code, got.out, got.errs, c.out)
+			}
+		})
+	}
+}
+
+// TestWorkspaceByName: names work wherever ids do, from the variable too.
+func TestWorkspaceByName(t *testing.T) {
+	t.Parallel()
+	answers := map[string]string{
+		"GET /api/user-info":                 `{"user":{"id":7,"userName":"ada"}}`,
+		"GET /api/user/7/workspaces":         `{"orgsAndWorkspaces":[{"orgName":"lab","workspaceId":3,"workspaceName":"rnaseq"}]}`,
+		"GET /api/credentials?workspaceId=3": credsAnswer,
+		`POST /v1alpha1/inspect {"containerImage":"a","platformWorkspaceId":"3"}`:   `{"container":{"digest":"d"}}`,
+		`POST /v1alpha2/container {"containerImage":"a","platformWorkspaceId":"3"}`: `{"targetImage":"x"}`,
+	}
+	env := map[string]string{"SLIPWAY_SERVER": asked(t, answers), "SLIPWAY_TOKEN": "secret", "SLIPWAY_WORKSPACE": "Lab/rnaseq"}
+	for _, args := range []string{"credentials show quay", "inspect a", "image a", "image a --workspace 3"} {
+		answers["GET /api/credentials/abc?workspaceId=3"] = `{"credentials":{"id":"abc"}}`
+		if got := slipway(t.Context(), env, strings.Fields(args)...); got.code != 0 {
+			t.Errorf("%s: %+v", args, got)
+		}
+	}
+	if got := slipway(t.Context(), env, "credentials", "list", "--workspace", "lab/none"); got.code != 1 || !strings.Contains(got.errs, "slipway workspaces") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	for end, want := range map[string]int{"SUCCEEDED": 0, "FAILED": 1, "CANCELLED": 1, "UNKNOWN": 1} {
+		t.Run(end, func(t *testing.T) {
+			t.Parallel()
+			var calls atomic.Int64
+			url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+				status := "RUNNING"
+				if calls.Add(1) > 2 {
+					status = end
+				}
+				_, _ = io.WriteString(w, `{"workflow":`+strings.Replace(runAnswer, "%", status, 1)+`,"progress":`+loadAnswer+`}`)
+			})
+			got := slipway(t.Context(), nil, "runs", "show", "r1", "--watch", "--interval", "1s", "--server", url)
+			if got.code != want || strings.Count(got.out, "Status     RUNNING") != 1 || !strings.Contains(got.out, end) || strings.Count(got.out, "happy_ørsted") != 2 {
+				t.Errorf("got %d\n%s%s", got.code, got.out, got.errs)
+			}
+		})
+	}
+}
+
+func TestAccountsUsage(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"tokens":                                     "",
+		"tokens delete":                              "name the tokens to end",
+		"tokens delete a --all":                      "name the tokens to end",
+		"tokens create":                              "0 arguments instead of 1",
+		"tokens create a --expires-in 1ms":           "a second or more",
+		"tokens rotate":                              `there is no command "rotate"`,
+		"credentials add x":                          "--username is needed",
+		"credentials add x --provider aws":           "--keys-file is needed",
+		"credentials add x -u ada":                   "--password-stdin",
+		"credentials add x -u ada --keys-file k":     "--keys-file holds all keys",
+		"credentials add x -u ada --password secret": "unknown flag: --password",
+		"credentials update x":                       "nothing is to change",
+		"credentials delete":                         "something has to be named",
+		"credentials list --workspace x":             "ORGANISATION/NAME",
+		"runs show ../x":                             "no run's id",
+		"runs cancel 12345678901234567":              "no run's id",
+		"runs delete":                                "something has to be named",
+		"runs tasks r1 --sort x":                     "--sort must be one of",
+		"runs list --watch --interval 1ms":           "--interval",
+	} {
+		got := slipway(t.Context(), nil, strings.Fields(args)...)
+		if want == "" && (got.code != 0 || !strings.Contains(got.out, "Available Commands:")) ||
+			want != "" && (got.code != 2 || got.out != "" || !strings.Contains(got.errs, want)) {
+			t.Errorf("%s: got %+v, want %q", args, got, want)
+		}
+	}
+}

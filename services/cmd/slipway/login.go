@@ -1,0 +1,188 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+func loginCommand(s *settings) *cobra.Command {
+	secret := secretFlags{what: "token"}
+	var web bool
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Sign in to a server, and stay signed in",
+		Long: `Sign in to a server, and stay signed in.
+
+It asks for the server and for an access token, which is not shown while it is
+typed. The token is tried, and kept in $XDG_CONFIG_HOME/slipway/logins.json
+(~/.config/slipway/logins.json), which you alone can read. From then on every
+command uses that server and that token, unless --server, --token-file or their
+variables say otherwise. A token is sent to the server it was kept for alone.
+
+Where nobody can be asked, give the server with --server and the token with
+--token-stdin or --token-file. With --web a page of the server signs you in: it
+makes an access token for this machine, which is kept the same way.`,
+		Example: `  slipway login
+  slipway login --server https://slipway.example.org --web
+  slipway login --server http://localhost:9090 --token-file data/admin-token
+  pass show slipway | slipway login --server https://slipway.example.org --token-stdin`,
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	secret.add(cmd)
+	cmd.Flags().BoolVar(&web, "web", false, "Sign in with a browser on this machine.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if web && secret.given() {
+			return usagef("--web makes a token; there is none to read")
+		}
+		d := newDialogue(cmd)
+		base, err := s.askServer(d, web || secret.given())
+		if err != nil {
+			return err
+		}
+		var token string
+		if web {
+			token, err = s.signInOnTheWeb(cmd, base)
+		} else {
+			token, err = secret.read(d, "Access token")
+		}
+		if err != nil {
+			return err
+		}
+		return s.signIn(cmd, base, token)
+	}
+	return cmd
+}
+
+// askServer answers the server to sign in to; where it is not named and somebody
+// is there, it is asked for.
+func (s *settings) askServer(d *dialogue, quiet bool) (*url.URL, error) {
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return nil, err
+	}
+	server, usual := s.server, cmp.Or(kept.Server, usualServer)
+	if server == "" && d.isThere() && !quiet {
+		if server, err = d.ask("Server", usual); err != nil {
+			return nil, err
+		}
+	}
+	return parseServer(cmp.Or(server, usual))
+}
+
+// signIn tries a token, and keeps it.
+func (s *settings) signIn(cmd *cobra.Command, base *url.URL, token string) error {
+	if ip := net.ParseIP(base.Hostname()); base.Scheme == "http" && base.Hostname() != "localhost" && !ip.IsLoopback() {
+		cmd.PrintErrln("slipway: the token goes to", printable(base.Redacted()), "unencrypted; use https beyond this machine")
+	}
+	user, err := s.clientOf(base, token).whoAmI(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("signing in: %w", err)
+	}
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return err
+	}
+	if kept.Logins == nil {
+		kept.Logins = map[string]login{}
+	}
+	kept.Server = serverKey(base)
+	kept.Logins[kept.Server] = login{Token: token, User: user.GetUserName()}
+	if err := kept.write(s.logins); err != nil {
+		return err
+	}
+	if s.token != "" {
+		cmd.PrintErrln("slipway: SLIPWAY_TOKEN is set, and wins over the login")
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed in to %s as %s.\n", printable(kept.Server), printable(user.GetUserName()))
+	return err
+}
+
+// whoAmI asks whose token it is.
+func (c *client) whoAmI(ctx context.Context) (*platformv1.User, error) {
+	var res platformv1.GetUserInfoResponse
+	if _, err := c.do(ctx, call{method: http.MethodGet, path: "/api/user-info", signed: true}, &res); err != nil {
+		return nil, err
+	}
+	if res.GetUser().GetUserName() == "" {
+		return nil, fmt.Errorf("%s does not say who you are; check --server", c.base.Redacted())
+	}
+	return res.GetUser(), nil
+}
+
+func logoutCommand(s *settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "Forget the access token of a server",
+		Long: `Forget the access token of a server: the one of the last login, or --server.
+
+The token itself goes on working where else it is used; ` + "`slipway tokens delete`" + `
+ends it.`,
+		Example:           "  slipway logout\n  slipway logout --server https://slipway.example.org",
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := readLogins(s.logins)
+			if err != nil {
+				return err
+			}
+			base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+			if err != nil {
+				return err
+			}
+			key := serverKey(base)
+			if _, ok := kept.Logins[key]; !ok {
+				return fmt.Errorf("you are not signed in to %s", printable(key))
+			}
+			delete(kept.Logins, key)
+			if kept.Server == key {
+				kept.Server = ""
+			}
+			if err := kept.write(s.logins); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed out of %s.\n", printable(key))
+			return err
+		},
+	}
+}
+
+func whoamiCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "whoami",
+		Short:             "Show who you are to the server",
+		Example:           "  slipway whoami\n  slipway whoami -o json",
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := s.client()
+		if err != nil {
+			return err
+		}
+		var res platformv1.GetUserInfoResponse
+		raw, err := c.do(cmd.Context(), call{method: http.MethodGet, path: "/api/user-info", signed: true}, &res)
+		if err != nil {
+			return fmt.Errorf("asking who you are: %w", err)
+		}
+		u := res.GetUser()
+		var t table
+		t.fact("Server", c.base.Redacted())
+		t.fact("User", u.GetUserName())
+		t.fact("Name", u.GetFirstName()+" "+u.GetLastName())
+		t.fact("E-mail", u.GetEmail())
+		t.fact("Organisation", u.GetOrganization())
+		t.fact("Id", tallied(u.GetId()))
+		return output.print(cmd.OutOrStdout(), raw, t)
+	}
+	return cmd
+}

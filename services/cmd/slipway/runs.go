@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+func runsCommand(s *settings) *cobra.Command {
+	cmd := group("runs", "Show and look after runs of pipelines")
+	cmd.Long = `Show and look after runs of pipelines, as Nextflow reports them.
+
+Without --workspace they are those that report to your own workspace.`
+	cmd.AddCommand(runsListCommand(s), runsShowCommand(s), runsTasksCommand(s), runsCancelCommand(s), runsDeleteCommand(s))
+	return cmd
+}
+
+// pageFlags say which part of a list is asked for.
+type pageFlags struct {
+	search       string
+	most, offset int
+}
+
+func (f *pageFlags) add(cmd *cobra.Command, search, most string) {
+	cmd.Flags().StringVar(&f.search, "search", "", search)
+	cmd.Flags().IntVar(&f.most, "max", 0, "How many to show, "+most+".")
+	cmd.Flags().IntVar(&f.offset, "offset", 0, "How many of the first to leave out.")
+	complete(cmd, "max")
+	complete(cmd, "offset")
+}
+
+func (f *pageFlags) fill(query url.Values) {
+	if f.search != "" {
+		query.Set("search", f.search)
+	}
+	if f.most != 0 {
+		query.Set("max", strconv.Itoa(f.most))
+	}
+	if f.offset != 0 {
+		query.Set("offset", strconv.Itoa(f.offset))
+	}
+}
+
+func (c *client) runs(ctx context.Context, query url.Values) ([]byte, *platformv1.ListWorkflowsResponse, error) {
+	var res platformv1.ListWorkflowsResponse
+	raw, err := c.do(ctx, call{method: http.MethodGet, path: "/api/workflow", query: query, signed: true}, &res)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the runs: %w", err)
+	}
+	return raw, &res, nil
+}
+
+// offersRuns has a shell offer ids of the newest runs.
+func (s *settings) offersRuns(workspace *string) cobra.CompletionFunc {
+	return s.offers(func(ctx context.Context, c *client) ([]cobra.Completion, error) {
+		query, err := c.inWorkspace(ctx, *workspace)
+		if err != nil {
+			return nil, err
+		}
+		_, res, err := c.runs(ctx, query)
+		var out []cobra.Completion
+		for _, r := range res.GetWorkflows() {
+			run := document{r.GetWorkflow()}
+			out = append(out, offer(run.text("id"), run.text("runName")+", "+run.text("status")))
+		}
+		return out, err
+	})
+}
+
+func runsListCommand(s *settings) *cobra.Command {
+	var f pageFlags
+	var progress bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the runs, newest first",
+		Long: `Show the runs, newest first.
+
+--search looks for words in project, run name and session, and * stands for
+anything. Keywords say where to look: status:, runName:, workflowId:,
+sessionId:, projectName:, userName:, after: and before:, with a date. All of it
+has to hold.`,
+		Example: `  slipway runs list --search 'rnaseq status:FAILED after:2026-01-31'
+  slipway runs list --workspace lab/rnaseq --progress --watch`,
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd, "What to look for.", "1 to 100 (default: the server's, 25)")
+	registerFlag(cmd, "search", cobra.FixedCompletions([]cobra.Completion{
+		"status:SUBMITTED", "status:RUNNING", "status:SUCCEEDED", "status:FAILED", "status:CANCELLED", "status:UNKNOWN",
+		"runName:", "workflowId:", "sessionId:", "projectName:", "userName:", "after:", "before:",
+	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
+	cmd.Flags().BoolVar(&progress, "progress", false, "Show how many tasks of each run have ended.")
+	workspace := workspaceFlag(cmd, s, "to look in")
+	w := watchFlags(cmd, s, "Show it again and again, until interrupted.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, query, err := s.within(cmd.Context(), *workspace)
+		if err != nil {
+			return err
+		}
+		f.fill(query)
+		if progress {
+			query.Set("attributes", "progress")
+		}
+		return w.show(cmd, func(ctx context.Context) (sighting, error) {
+			raw, res, err := c.runs(ctx, query)
+			return sighting{raw: raw, table: runsTable(res, progress)}, err
+		})
+	}
+	return cmd
+}
+
+func runsTable(r *platformv1.ListWorkflowsResponse, progress bool) table {
+	head := []string{"ID", "RUN", "PROJECT", "STATUS", "SUBMITTED", "DURATION", "USER"}
+	if progress {
+		head = append(head, "TASKS")
+	}
+	t := table{head}
+	for _, item := range r.GetWorkflows() {
+		run := document{item.GetWorkflow()}
+		row := []string{run.text("id"), run.text("runName"), run.text("projectName"), run.text("status"), run.text("submit"), run.duration(), run.text("userName")}
+		if progress {
+			row = append(row, tasksText(item.GetProgress().GetWorkflowProgress()))
+		}
+		t = append(t, row)
+	}
+	return t
+}
+
+// tasksText is how many tasks of how many have ended, and how many of those did
+// not do what they should.
+func tasksText(l *platformv1.Load) string {
+	bad := l.GetFailed() + l.GetAborted()
+	ended := l.GetSucceeded() + l.GetCached() + l.GetIgnored() + bad
+	text := tallied(ended) + "/" + tallied(ended+l.GetPending()+l.GetSubmitted()+l.GetRunning())
+	if bad > 0 {
+		text += ", " + tallied(bad) + " failed"
+	}
+	return text
+}
+
+// document is what a run or a task says of itself.
+type document struct{ *structpb.Struct }
+
+// text shows a member; empty when it is not there.
+func (d document) text(name string) string {
+	switch v := d.GetFields()[name].GetKind().(type) {
+	case *structpb.Value_StringValue:
+		return v.StringValue
+	case *structpb.Value_NumberValue:
+		return tallied(v.NumberValue)
+	}
+	return ""
+}
+
+// duration shows how long a run took, or how long it runs.
+func (d document) duration() string {
+	if n, ok := d.GetFields()["duration"].GetKind().(*structpb.Value_NumberValue); ok {
+		return (time.Duration(n.NumberValue) * time.Millisecond).Round(time.Second).String()
+	}
+	start, err := time.Parse(time.RFC3339, d.text("start"))
+	if err != nil || d.text("status") != "RUNNING" {
+		return "-"
+	}
+	return time.Since(start).Round(time.Second).String()
+}
+
+func runsCancelCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cancel ID...",
+		Short: "Mark runs as cancelled",
+		Long: `Mark runs as cancelled. One that has ended stays as it is.
+
+A run is not at the server but where Nextflow was started: stop it there.`,
+		Example: "  slipway runs cancel 4Bi5xBK6E2Nbhj",
+		Args:    atLeastOne,
+	}
+	workspace := workspaceFlag(cmd, s, "that they report to")
+	cmd.ValidArgsFunction = s.offersRuns(workspace)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, query, err := s.within(cmd.Context(), *workspace)
+		if err != nil {
+			return err
+		}
+		for _, id := range args {
+			path, err := runPath(id)
+			if err != nil {
+				return err
+			}
+			if _, err := c.do(cmd.Context(), call{method: http.MethodPost, path: path + "/cancel", query: query, signed: true, body: &structpb.Struct{}}, nil); err != nil {
+				return fmt.Errorf("cancelling run %s: %w", id, err)
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Cancelled run %s.\n", id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// runPath answers the path of a run.
+func runPath(id string) (string, error) {
+	if id == "" || len(id) > 16 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+		return "", usagef("%q is no run's id; `slipway runs list` shows them", id)
+	}
+	return "/api/workflow/" + id, nil
+}
+
+func runsDeleteCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "delete ID...",
+		Short:   "Delete runs that have ended, with their tasks",
+		Example: "  slipway runs delete 4Bi5xBK6E2Nbhj",
+		Args:    atLeastOne,
+	}
+	workspace := workspaceFlag(cmd, s, "that they reported to")
+	cmd.ValidArgsFunction = s.offersRuns(workspace)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, query, err := s.within(cmd.Context(), *workspace)
+		if err != nil {
+			return err
+		}
+		for _, id := range args {
+			path, err := runPath(id)
+			if err != nil {
+				return err
+			}
+			if err := c.remove(cmd, call{path: path, query: query}, "run "+id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// maxSecret is the most that is read of a secret, in bytes.
+const maxSecret = 100_000
+
+// dialogue asks a person at a terminal. Its questions go to standard error.
+type dialogue struct {
+	cmd   *cobra.Command
+	lines *bufio.Reader
+	fd    int // of the terminal; -1 for none
+}
+
+func newDialogue(cmd *cobra.Command) *dialogue {
+	d := &dialogue{cmd: cmd, lines: bufio.NewReader(cmd.InOrStdin()), fd: -1}
+	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		d.fd = int(f.Fd())
+	}
+	return d
+}
+
+// isThere says whether there is somebody to ask.
+func (d *dialogue) isThere() bool { return d.fd >= 0 }
+
+// ask answers a line; an empty one is what is usual.
+func (d *dialogue) ask(question, usual string) (string, error) {
+	d.cmd.PrintErrf("%s [%s]: ", question, usual)
+	line, err := d.lines.ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("reading the answer: %w", err)
+	}
+	if line = strings.TrimSpace(line); line == "" {
+		return usual, nil
+	}
+	return line, nil
+}
+
+// askSecret answers a line that is not shown while it is typed.
+func (d *dialogue) askSecret(question string) (string, error) {
+	d.cmd.PrintErrf("%s (it is not shown): ", question)
+	raw, err := term.ReadPassword(d.fd)
+	d.cmd.PrintErrln()
+	if err != nil {
+		return "", fmt.Errorf("reading the answer: %w", err)
+	}
+	return filled(string(raw))
+}
+
+func filled(secret string) (string, error) {
+	if secret = strings.TrimRight(secret, "\r\n"); secret == "" {
+		return "", errors.New("nothing was given")
+	}
+	return secret, nil
+}
+
+// secretFlags say where a secret comes from. No flag takes the secret itself.
+type secretFlags struct {
+	what  string // e.g. "password"
+	stdin bool
+	file  string
+}
+
+func (f *secretFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.stdin, f.what+"-stdin", false, "Read the "+f.what+" from standard input.")
+	cmd.Flags().StringVar(&f.file, f.what+"-file", "", "Read the "+f.what+" from this `file`; - for standard input.")
+}
+
+// given says whether a flag says where the secret is.
+func (f *secretFlags) given() bool { return f.stdin || f.file != "" }
+
+// read answers the secret, asking for it where no flag says where it is.
+func (f *secretFlags) read(d *dialogue, question string) (string, error) {
+	if f.stdin && f.file != "" {
+		return "", usagef("--%s-stdin and --%s-file are two places; one is enough", f.what, f.what)
+	}
+	if !f.given() {
+		if !d.isThere() {
+			return "", usagef("there is no terminal to ask for the %s; give it with --%s-stdin or --%s-file", f.what, f.what, f.what)
+		}
+		return d.askSecret(question)
+	}
+	var source io.Reader = d.lines
+	if f.file != "" && f.file != "-" {
+		file, err := os.Open(f.file)
+		if err != nil {
+			return "", fmt.Errorf("reading the %s: %w", f.what, err)
+		}
+		defer file.Close()
+		source = file
+	}
+	raw, err := io.ReadAll(io.LimitReader(source, maxSecret+1))
+	if err == nil && len(raw) > maxSecret {
+		err = fmt.Errorf("it is larger than %d bytes", maxSecret)
+	}
+	secret := ""
+	if err == nil {
+		secret, err = filled(string(raw))
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading the %s: %w", f.what, err)
+	}
+	return secret, nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+func tokensCommand(s *settings) *cobra.Command {
+	cmd := group("tokens", "Show, make and end your access tokens")
+	cmd.AddCommand(tokensListCommand(s), tokensCreateCommand(s), tokensDeleteCommand(s))
+	return cmd
+}
+
+// group is a command that only has others below it.
+func group(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+func (c *client) tokens(ctx context.Context) ([]byte, []*platformv1.TokenRecord, error) {
+	var res platformv1.ListTokensResponse
+	raw, err := c.do(ctx, call{method: http.MethodGet, path: "/api/tokens", signed: true}, &res)
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing the tokens: %w", err)
+	}
+	return raw, res.GetTokens(), nil
+}
+
+func tokensListCommand(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "list",
+		Short:             "Show your access tokens, without what is secret",
+		Example:           "  slipway tokens list\n  slipway tokens list -o json",
+		Args:              exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := s.client()
+		if err != nil {
+			return err
+		}
+		raw, list, err := c.tokens(cmd.Context())
+		if err != nil {
+			return err
+		}
+		t := table{{"ID", "NAME", "CREATED", "LAST USED", "EXPIRES"}}
+		for _, r := range list {
+			t = append(t, []string{tallied(r.GetId()), r.GetName(), moment(r.GetDateCreated()), momentOrNever(r.GetLastUsed()), momentOrNever(r.GetExpires())})
+		}
+		return output.print(cmd.OutOrStdout(), raw, t)
+	}
+	return cmd
+}
+
+// momentOrNever shows an instant that need not come.
+func momentOrNever(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "never"
+	}
+	return moment(t)
+}
+
+func tokensCreateCommand(s *settings) *cobra.Command {
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Make an access token and print it, this once",
+		Long: `Make an access token and print it, this once.
+
+The token alone is printed: whoever has it can do everything that you can.`,
+		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 2160h > token",
+		Args:              exactly(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().DurationVar(&ttl, "expires-in", 0, "How long it works, e.g. 2160h (default: for ever).")
+	complete(cmd, "expires-in", "24h", "720h", "2160h")
+	output := outputFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		spec := &platformv1.TokenSpec{Name: args[0]}
+		if ttl < 0 || ttl > 0 && ttl < time.Second {
+			return usagef("--expires-in must be a second or more")
+		}
+		if ttl > 0 {
+			spec.Expires = time.Now().Add(ttl).UTC().Format(time.RFC3339)
+		}
+		var res platformv1.CreateTokenResponse
+		raw, err := s.do(cmd.Context(), call{method: http.MethodPost, path: "/api/tokens", signed: true, body: spec}, &res)
+		if err != nil {
+			return fmt.Errorf("making the token %s: %w", args[0], err)
+		}
+		return output.print(cmd.OutOrStdout(), raw, table{{res.GetAccessKey()}})
+	}
+	return cmd
+}
+
+func tokensDeleteCommand(s *settings) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "delete ID|NAME...",
+		Short: "End access tokens, at once",
+		Long: `End access tokens, at once, by their ids or names.
+
+With --all every token of yours ends, the one that this command uses too.`,
+		Example: "  slipway tokens delete laptop\n  slipway tokens delete --all",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usagef("name the tokens to end, or give --all; write it as `%s`", cmd.UseLine())
+			}
+			return nil
+		},
+		ValidArgsFunction: s.offers(func(ctx context.Context, c *client) ([]cobra.Completion, error) {
+			_, list, err := c.tokens(ctx)
+			var out []cobra.Completion
+			for _, r := range list {
+				out = append(out, offer(tallied(r.GetId()), r.GetName()))
+			}
+			return out, err
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "End all of them.")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := s.client()
+		if err != nil {
+			return err
+		}
+		if all {
+			return c.remove(cmd, call{path: "/api/tokens/delete-all"}, "all tokens")
+		}
+		_, list, err := c.tokens(cmd.Context())
+		if err != nil {
+			return err
+		}
+		for _, name := range args {
+			id, err := idOf(list, name, "token", func(r *platformv1.TokenRecord) (string, string) { return tallied(r.GetId()), r.GetName() })
+			if err != nil {
+				return err
+			}
+			if err := c.remove(cmd, call{path: "/api/tokens/" + id}, "token "+name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// idOf finds what has an id, or else a name.
+func idOf[T any](list []T, key, what string, names func(T) (id, name string)) (string, error) {
+	found := ""
+	for _, item := range list {
+		switch id, name := names(item); key {
+		case id:
+			return id, nil
+		case name:
+			found = id
+		}
+	}
+	if found == "" {
+		return "", fmt.Errorf("there is no %s %q", what, key)
+	}
+	return found, nil
+}
+
+// remove makes a DELETE call, and says so.
+func (c *client) remove(cmd *cobra.Command, what call, name string) error {
+	what.method, what.signed = http.MethodDelete, true
+	if _, err := c.do(cmd.Context(), what, nil); err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Deleted %s.\n", printable(name))
+	return err
+}
