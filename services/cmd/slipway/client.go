@@ -7,6 +7,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -14,6 +16,10 @@ import (
 
 // maxAnswer is the most that is read of an answer, in bytes.
 const maxAnswer = 40_000_000
+
+// shortWait is how long this program waits by itself for a server that answers
+// that there were too many calls, in seconds.
+const shortWait = 5
 
 // client speaks the REST contract with one server.
 type client struct {
@@ -36,13 +42,9 @@ type call struct {
 // expected. It answers the JSON as the server wrote it, with what this program
 // does not know yet.
 func (c *client) do(ctx context.Context, what call, out proto.Message) ([]byte, error) {
-	req, err := c.request(ctx, what)
+	res, err := c.send(ctx, what)
 	if err != nil {
 		return nil, err
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, c.unanswered(err)
 	}
 	defer res.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
@@ -61,6 +63,31 @@ func (c *client) do(ctx context.Context, what call, out proto.Message) ([]byte, 
 		return nil, fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", c.base.Redacted(), err)
 	}
 	return raw, nil
+}
+
+// send makes a call. A server that wants fewer of them for a moment is given
+// that moment.
+func (c *client) send(ctx context.Context, what call) (*http.Response, error) {
+	for tries := 1; ; tries++ {
+		req, err := c.request(ctx, what)
+		if err != nil {
+			return nil, err
+		}
+		res, err := c.http.Do(req)
+		if err != nil {
+			return nil, c.unanswered(err)
+		}
+		wait, err := strconv.Atoi(res.Header.Get("Retry-After"))
+		if res.StatusCode != http.StatusTooManyRequests || err != nil || wait > shortWait || tries == 5 {
+			return res, nil
+		}
+		res.Body.Close()
+		select {
+		case <-time.After(time.Duration(wait) * time.Second):
+		case <-ctx.Done():
+			return nil, c.unanswered(ctx.Err())
+		}
+	}
 }
 
 func (c *client) request(ctx context.Context, what call) (*http.Request, error) {

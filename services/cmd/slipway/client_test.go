@@ -86,6 +86,27 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
+// TestShortWait: a script that is too fast is slowed down, not refused.
+func TestShortWait(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if calls++; calls == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		if !strings.Contains(string(body), "ubuntu") {
+			t.Errorf("the second call sent %q", body)
+		}
+		_, _ = io.WriteString(w, `{"targetImage":"x"}`)
+	})
+	if got := slipway(t.Context(), nil, "image", "ubuntu", "--server", url); got.code != 0 || got.out != "x\n" || calls != 2 {
+		t.Errorf("got %+v after %d calls", got, calls)
+	}
+}
+
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
