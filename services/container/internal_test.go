@@ -2,7 +2,6 @@ package container
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -131,23 +130,4 @@ func FuzzDataLayer(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, content string, size int64) {
 		_, _ = decodeData("layer", &containerv1.Layer{Location: dataPrefix + content, GzipSize: &size})
 	})
-}
-
-func TestBasicLogin(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"Basic b3BzOnBhc3M6d29yZA==": "ops|pass:word", "basic b3BzOng=": "ops|x", "Bearer x": "", "Basic !": "", "": "",
-	} {
-		name, password, ok := basicLogin(in)
-		if got := name + "|" + password; ok && got != want || !ok && want != "" {
-			t.Errorf("%q reads as %q, %v", in, got, ok)
-		}
-	}
-}
-
-func TestOperatorFileIsChecked(t *testing.T) {
-	t.Parallel()
-	if _, err := readOperators("/nonexistent"); err == nil || strings.Contains(err.Error(), "<nil>") {
-		t.Errorf("a file that is not there: %v", err)
-	}
 }

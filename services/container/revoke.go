@@ -9,6 +9,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // Revoked is the subject on which the token of a revoked request is published.
@@ -25,7 +26,7 @@ func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeCo
 
 // RevokeToken does the same for operators.
 func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenRequest) (*containerv1.RevokeTokenResponse, error) {
-	if err := s.operators.check(ctx); err != nil {
+	if _, err := s.operators.Check(rpc.CallFrom(ctx).Authorization); err != nil {
 		return nil, err
 	}
 	if err := s.revoke(ctx, req.GetToken()); err != nil {

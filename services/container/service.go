@@ -21,6 +21,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 )
@@ -103,12 +104,12 @@ type Service struct {
 	tokens    tokenCache
 	sources   *sources
 	links     *links
-	operators operators
+	operators *htpasswd.Accounts
 }
 
 // New makes the service. The tables must be there.
 func New(d Deps) (*Service, error) {
-	ops, err := readOperators(d.OperatorAccounts)
+	ops, err := htpasswd.Read(htpasswd.File{Path: d.OperatorAccounts, Calls: "Operator calls", Account: "an operator"})
 	if err != nil {
 		return nil, err
 	}

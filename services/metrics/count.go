@@ -9,6 +9,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // metric is what is counted, as tables and answers name it.
@@ -66,7 +67,7 @@ type reply struct {
 }
 
 func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) {
-	if err := s.accounts.check(ctx); err != nil {
+	if _, err := s.accounts.Check(rpc.CallFrom(ctx).Authorization); err != nil {
 		return reply{}, err
 	}
 	day, org := q.GetDate(), strings.ToLower(q.GetOrg())

@@ -18,6 +18,7 @@ import (
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
+	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -53,14 +54,14 @@ type Service struct {
 	deps     Deps
 	store    store
 	bus      jetstream.JetStream
-	accounts *accounts
+	accounts *htpasswd.Accounts
 	counted  *prometheus.CounterVec
 	repeated prometheus.Counter
 }
 
 // New makes the service. The tables must be there; NATS may come later.
 func New(d Deps) (*Service, error) {
-	known, err := readAccounts(d.Accounts)
+	known, err := htpasswd.Read(htpasswd.File{Path: d.Accounts, Calls: "Metrics", Account: "a metrics account"})
 	if err != nil {
 		return nil, err
 	}
