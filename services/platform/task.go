@@ -2,6 +2,7 @@ package platform
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -83,7 +84,7 @@ func (t task) load() load {
 	}
 	l[atCpus] = n("cpus")
 	l[atCPUTime] = n("cpus") * n("realtime")
-	l[atCPULoad] = int64(max(t.document.fraction("pcpu"), 0) / 100 * float64(n("realtime")))
+	l[atCPULoad] = int64(math.Round(max(t.document.fraction("pcpu"), 0) * float64(n("realtime")) / 100))
 	l[atMemoryRss], l[atMemoryReq] = n("peakRss"), n("memory")
 	l[atReadBytes], l[atWriteBytes] = n("readBytes"), n("writeBytes")
 	l[atVolCtxSwitch], l[atInvCtxSwitch] = n("volCtxt"), n("invCtxt")
