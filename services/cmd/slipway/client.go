@@ -17,9 +17,9 @@ import (
 // maxAnswer is the most that is read of an answer, in bytes.
 const maxAnswer = 40_000_000
 
-// shortWait is how long this program waits by itself for a server that answers
-// that there were too many calls, in seconds.
-const shortWait = 5
+// longestWait is how long this program waits by itself for a server that answers
+// that there were too many calls.
+const longestWait = 5 * time.Second
 
 // client speaks the REST contract with one server.
 type client struct {
@@ -77,17 +77,25 @@ func (c *client) send(ctx context.Context, what call) (*http.Response, error) {
 		if err != nil {
 			return nil, c.unanswered(err)
 		}
-		wait, err := strconv.Atoi(res.Header.Get("Retry-After"))
-		if res.StatusCode != http.StatusTooManyRequests || err != nil || wait > shortWait || tries == 5 {
+		wait, isShort := shortWait(res)
+		if !isShort || tries == 5 {
 			return res, nil
 		}
-		res.Body.Close()
+		_ = res.Body.Close() // nobody reads it
 		select {
-		case <-time.After(time.Duration(wait) * time.Second):
+		case <-time.After(wait):
 		case <-ctx.Done():
 			return nil, c.unanswered(ctx.Err())
 		}
 	}
+}
+
+// shortWait answers how long to wait for a server that answers that there were too
+// many calls; false when there were not, or when it is for the user to wait.
+func shortWait(res *http.Response) (time.Duration, bool) {
+	n, err := strconv.Atoi(res.Header.Get("Retry-After"))
+	wait := time.Duration(n) * time.Second
+	return wait, err == nil && res.StatusCode == http.StatusTooManyRequests && wait <= longestWait
 }
 
 func (c *client) request(ctx context.Context, what call) (*http.Request, error) {
