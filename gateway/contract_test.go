@@ -92,7 +92,7 @@ func eof(err error) error {
 // faultOf makes the status that a room's fault becomes.
 func faultOf(text string) error {
 	kind, message, _ := strings.Cut(text, ": ")
-	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented, "unauthenticated": codes.Unauthenticated}[kind]
+	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented, "unauthenticated": codes.Unauthenticated, "conflict": codes.AlreadyExists}[kind]
 	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})
 	if err != nil {
 		return err
@@ -140,7 +140,11 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range slices.Concat(examples, builds, counts) {
+	operators, err := contracttest.Load("testdata/contract/operator", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range slices.Concat(examples, builds, counts, operators) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}

@@ -28,7 +28,7 @@ import (
 
 // Example is one documented call and its answer.
 type Example struct {
-	Name            string
+	Name, Comment   string
 	Method, Path    string
 	Body            string
 	RPC, Asked      string
@@ -50,7 +50,10 @@ func Load(dir string, vars map[string]string) ([]Example, error) {
 		if err != nil {
 			return nil, err
 		}
-		e := Example{Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Header: map[string]string{}}
+		e := Example{
+			Name: strings.TrimSuffix(filepath.Base(path), ".txtar"), Header: map[string]string{},
+			Comment: strings.Join(strings.Fields(string(archive.Comment)), " "),
+		}
 		for _, f := range archive.Files {
 			text := string(f.Data)
 			for name, value := range vars {

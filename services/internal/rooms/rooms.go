@@ -42,6 +42,7 @@ func Rules() []Rule {
 	return []Rule{
 		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
 		{Package: "gateway/contracttest"},
+		{Package: "gateway/openapi", May: []string{"gateway/contracttest", "proto/gen/..."}},
 		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
 
 		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},

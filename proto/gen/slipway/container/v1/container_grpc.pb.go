@@ -43,8 +43,8 @@ type ContainerServiceClient interface {
 	// SubmitContainer answers a name for what the request describes. It never
 	// waits for a build.
 	SubmitContainer(ctx context.Context, in *SubmitContainerRequest, opts ...grpc.CallOption) (*SubmitContainerResponse, error)
-	// SubmitContainerToken is the deprecated form of SubmitContainer, with a
-	// shorter answer and without packages and nameStrategy.
+	// SubmitContainerToken answers a name in the deprecated way: the answer is
+	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(ctx context.Context, in *SubmitContainerTokenRequest, opts ...grpc.CallOption) (*SubmitContainerTokenResponse, error)
 	// DescribeContainer answers a stored request without its secrets. It outlives
 	// the name.
@@ -54,8 +54,8 @@ type ContainerServiceClient interface {
 	// RevokeContainer ends a request: its name can no longer be pulled. Answers
 	// 204, also when repeated.
 	RevokeContainer(ctx context.Context, in *RevokeContainerRequest, opts ...grpc.CallOption) (*RevokeContainerResponse, error)
-	// RevokeToken does the same for operators, who sign in with HTTP basic.
-	// Answers 200 with an empty body.
+	// RevokeToken ends a name for an operator, who signs in with HTTP basic. Answers
+	// 200 with an empty body.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// GetServiceInfo says what is running.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
@@ -197,8 +197,8 @@ type ContainerServiceServer interface {
 	// SubmitContainer answers a name for what the request describes. It never
 	// waits for a build.
 	SubmitContainer(context.Context, *SubmitContainerRequest) (*SubmitContainerResponse, error)
-	// SubmitContainerToken is the deprecated form of SubmitContainer, with a
-	// shorter answer and without packages and nameStrategy.
+	// SubmitContainerToken answers a name in the deprecated way: the answer is
+	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error)
 	// DescribeContainer answers a stored request without its secrets. It outlives
 	// the name.
@@ -208,8 +208,8 @@ type ContainerServiceServer interface {
 	// RevokeContainer ends a request: its name can no longer be pulled. Answers
 	// 204, also when repeated.
 	RevokeContainer(context.Context, *RevokeContainerRequest) (*RevokeContainerResponse, error)
-	// RevokeToken does the same for operators, who sign in with HTTP basic.
-	// Answers 200 with an empty body.
+	// RevokeToken ends a name for an operator, who signs in with HTTP basic. Answers
+	// 200 with an empty body.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// GetServiceInfo says what is running.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)

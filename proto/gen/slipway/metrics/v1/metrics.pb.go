@@ -87,8 +87,8 @@ type CountBuildsResponse struct {
 	// How many; exact to 2^53. With a day and no organisation also those without
 	// an organisation.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; absent when there are none, or both a day and an
-	// organisation were asked for.
+	// How many by organisation; exact to 2^53. Absent when there are none, or both a
+	// day and an organisation were asked for.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -205,9 +205,9 @@ type CountPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "pulls"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many; see CountBuildsResponse.
+	// How many; exact to 2^53. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; see CountBuildsResponse.
+	// How many by organisation; exact to 2^53. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -324,9 +324,9 @@ type CountFilesystemPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "filesystem"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many; see CountBuildsResponse.
+	// How many; exact to 2^53. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; see CountBuildsResponse.
+	// How many by organisation; exact to 2^53. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

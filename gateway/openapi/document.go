@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/protobuf/compiler/protogen"
+	"google.golang.org/protobuf/proto"
+
+	"slipway.dev/gateway/contracttest"
+)
+
+// document is an OpenAPI document that is being made.
+type document struct {
+	face
+	doc      *openapi3.T
+	examples []contracttest.Example
+	asked    map[string]bool // messages that are in what is asked
+	made     map[string]*openapi3.Schema
+}
+
+// begin starts a document with what is written by hand.
+func begin(f face, base []byte) (*document, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(base)
+	if err != nil {
+		return nil, err
+	}
+	d := &document{face: f, doc: doc, asked: map[string]bool{}, made: map[string]*openapi3.Schema{}}
+	for _, dir := range f.examples {
+		list, err := contracttest.Load(dir, map[string]string{
+			"registry": "registry.example.org", "request": "x4k2m9q7w1z8", "spare": "b7t3n6v5c0y2",
+			"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
+		})
+		if err != nil {
+			return nil, err
+		}
+		d.examples = append(d.examples, list...)
+	}
+	return d, nil
+}
+
+// call is a method that has a REST door.
+type call struct {
+	*protogen.Method
+	rule       *annotations.HttpRule
+	verb, path string
+}
+
+// fill adds the calls of the face, then what follows for all operations.
+func (d *document) fill(files []*protogen.File) error {
+	calls := d.calls(files)
+	for _, c := range calls {
+		if body := c.body(); body != nil && body.Message != nil {
+			d.note(body.Message)
+		}
+	}
+	for _, c := range calls {
+		d.operation(c)
+	}
+	var problems []error
+	for path, item := range d.doc.Paths.Map() {
+		for verb, op := range item.Operations() {
+			if err := d.complete(verb, path, op); err != nil {
+				problems = append(problems, fmt.Errorf("%s %s: %w", verb, path, err))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+func (d *document) calls(files []*protogen.File) []call {
+	var out []call
+	for _, f := range files {
+		if !f.Generate || !slices.Contains(d.packages, string(f.Desc.Package())) {
+			continue
+		}
+		for _, s := range f.Services {
+			for _, m := range s.Methods {
+				rule, ok := proto.GetExtension(m.Desc.Options(), annotations.E_Http).(*annotations.HttpRule)
+				if !ok || rule.GetPattern() == nil {
+					continue
+				}
+				c := call{Method: m, rule: rule}
+				c.verb, c.path = door(rule)
+				c.path = variable.ReplaceAllStringFunc(c.path, func(v string) string {
+					return "{" + camel(strings.Trim(v, "{}")) + "}"
+				})
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
+var variable = regexp.MustCompile(`\{[a-z_]+\}`)
+
+func door(rule *annotations.HttpRule) (verb, path string) {
+	switch p := rule.GetPattern().(type) {
+	case *annotations.HttpRule_Get:
+		return http.MethodGet, p.Get
+	case *annotations.HttpRule_Put:
+		return http.MethodPut, p.Put
+	case *annotations.HttpRule_Post:
+		return http.MethodPost, p.Post
+	case *annotations.HttpRule_Delete:
+		return http.MethodDelete, p.Delete
+	case *annotations.HttpRule_Patch:
+		return http.MethodPatch, p.Patch
+	}
+	return "", ""
+}
+
+// body is the field that the request body goes into; nil for none.
+func (c call) body() *protogen.Field { return fieldOf(c.Input, c.rule.GetBody()) }
+
+func fieldOf(m *protogen.Message, name string) *protogen.Field {
+	for _, f := range m.Fields {
+		if string(f.Desc.Name()) == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// operation describes a call; what stands there by hand is kept.
+func (d *document) operation(c call) {
+	item := d.doc.Paths.Value(c.path)
+	if item == nil {
+		item = &openapi3.PathItem{}
+		d.doc.Paths.Set(c.path, item)
+	}
+	op := item.GetOperation(c.verb)
+	if op == nil {
+		op = openapi3.NewOperation()
+		item.SetOperation(c.verb, op)
+	}
+	if op.Responses == nil {
+		op.Responses = openapi3.NewResponsesWithCapacity(8)
+	}
+	op.OperationID = c.GoName
+	op.Summary, op.Description = speech(c.Comments.Leading, c.GoName)
+	op.Tags = []string{d.tag(c)}
+	for _, f := range c.Input.Fields {
+		if p := d.parameter(c, f); p != nil {
+			op.AddParameter(p)
+		}
+	}
+	d.takes(op, c)
+	d.answers(op, c)
+}
+
+// tag is what an operation stands under: the service, or the platform's domain.
+func (d *document) tag(c call) string {
+	if len(d.packages) > 1 {
+		return strings.TrimSuffix(c.Parent.GoName, "Service")
+	}
+	return strings.SplitN(c.path, "/", 3)[1]
+}
+
+// parameter is a field that comes in the path or in the query; nil where it comes
+// in the body.
+func (d *document) parameter(c call, f *protogen.Field) *openapi3.Parameter {
+	name := f.Desc.JSONName()
+	p := openapi3.NewQueryParameter(name)
+	switch {
+	case string(f.Desc.Name()) == c.rule.GetBody():
+		return nil
+	case strings.Contains(c.path, "{"+name+"}"):
+		p = openapi3.NewPathParameter(name)
+	}
+	p.Description = capital(strings.TrimPrefix(prose(f.Comments.Leading), "Query parameter: "))
+	p.Schema = d.single(f, true)
+	p.Required = p.In == openapi3.ParameterInPath || required(f)
+	return p
+}
+
+// takes describes the request body.
+func (d *document) takes(op *openapi3.Operation, c call) {
+	f := c.body()
+	if f == nil || op.RequestBody != nil || strings.Contains(prose(f.Comments.Leading), "ignored") {
+		return
+	}
+	body := openapi3.NewRequestBody().WithJSONSchemaRef(d.single(f, true))
+	body.Required = true
+	op.RequestBody = &openapi3.RequestBodyRef{Value: body}
+}
+
+// answers describes success: 200, or 204 where there is nothing to say.
+func (d *document) answers(op *openapi3.Operation, c call) {
+	if len(c.Output.Fields) == 0 {
+		if op.Responses.Value("200") == nil {
+			op.Responses.Set("204", &openapi3.ResponseRef{Value: openapi3.NewResponse().WithDescription("It is done.")})
+		}
+		return
+	}
+	var schema *openapi3.SchemaRef
+	if by := fieldOf(c.Output, c.rule.GetResponseBody()); by != nil {
+		schema = d.schema(by, false)
+	} else {
+		schema = d.ref(c.Output, false)
+	}
+	response := openapi3.NewResponse().WithDescription(description(c.Output)).WithJSONSchemaRef(schema)
+	if by := op.Responses.Value("200"); by != nil {
+		response.Headers = by.Value.Headers
+	}
+	op.Responses.Set("200", &openapi3.ResponseRef{Value: response})
+}
+
+// complete adds the errors that an operation can answer, and the examples.
+func (d *document) complete(verb, path string, op *openapi3.Operation) error {
+	for _, code := range d.errors(path, op) {
+		name := strconv.Itoa(code)
+		if op.Responses.Value(name) != nil {
+			continue
+		}
+		shared := strings.ReplaceAll(http.StatusText(code), " ", "")
+		have := d.doc.Components.Responses[shared]
+		if have == nil {
+			return fmt.Errorf("there is no response %s", shared)
+		}
+		op.Responses.Set(name, &openapi3.ResponseRef{Ref: "#/components/responses/" + shared, Value: have.Value})
+	}
+	return d.illustrate(verb, path, op)
+}
+
+// errors are what an operation of its kind can answer; others are written by hand.
+func (d *document) errors(path string, op *openapi3.Operation) []int {
+	codes := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+	if op.RequestBody != nil {
+		codes = append(codes, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
+	}
+	if d.whole { // the platform: versions, limits and 403 for all that is not there
+		codes = append(codes, http.StatusBadRequest)
+		if op.Security == nil || len(*op.Security) > 0 {
+			codes = append(codes, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
+		}
+		return codes
+	}
+	if strings.Contains(path, "{") {
+		codes = append(codes, http.StatusNotFound)
+	}
+	if slices.ContainsFunc(op.Parameters, func(p *openapi3.ParameterRef) bool { return p.Value.In != openapi3.ParameterInPath }) {
+		codes = append(codes, http.StatusBadRequest)
+	}
+	return codes
+}

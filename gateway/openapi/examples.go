@@ -1,0 +1,249 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"slipway.dev/gateway/contracttest"
+)
+
+// illustrate adds the documented examples of an operation, and says what has
+// none.
+func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
+	var calls []string
+	for _, e := range d.examples {
+		values, ok := d.fits(e, verb, path)
+		if !ok {
+			continue
+		}
+		response := op.Responses.Value(e.Status)
+		if response == nil {
+			return fmt.Errorf("the example %s is answered %s, which the document does not have", e.Name, e.Status)
+		}
+		success := strings.HasPrefix(e.Status, "2")
+		if success {
+			setPath(op, values)
+			if err := asks(op, e); err != nil {
+				return fmt.Errorf("the example %s: %w", e.Name, err)
+			}
+			if strings.Contains(e.Path, "?") {
+				calls = append(calls, fmt.Sprintf("- `%s %s`: %s", e.Method, e.Path, e.Comment))
+			}
+		}
+		if err := d.replies(op, e); err != nil {
+			return fmt.Errorf("the example %s: %w", e.Name, err)
+		}
+	}
+	if len(calls) > 0 {
+		op.Description = strings.TrimSpace(op.Description + "\n\nFor example:\n\n" + strings.Join(calls, "\n"))
+	}
+	return lacks(op)
+}
+
+// fits says whether an example calls an operation, and with which values in its
+// path. Of two paths that fit, the one with fewer variables is taken.
+func (d *document) fits(e contracttest.Example, verb, path string) (map[string]string, bool) {
+	called, _, _ := strings.Cut(e.Path, "?")
+	values := match(path, called)
+	if e.Method != verb || values == nil {
+		return nil, false
+	}
+	for other, item := range d.doc.Paths.Map() {
+		if v := match(other, called); v != nil && len(v) < len(values) && item.GetOperation(verb) != nil {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// match answers the values of a path's variables; nil when it does not fit.
+func match(path, called string) map[string]string {
+	want, have := strings.Split(path, "/"), strings.Split(called, "/")
+	if len(want) != len(have) {
+		return nil
+	}
+	values := map[string]string{}
+	for i, w := range want {
+		name, isVariable := strings.CutPrefix(w, "{")
+		if !isVariable && w != have[i] {
+			return nil
+		}
+		if isVariable {
+			values[strings.TrimSuffix(name, "}")] = have[i]
+		}
+	}
+	return values
+}
+
+func setPath(op *openapi3.Operation, values map[string]string) {
+	for _, p := range op.Parameters {
+		text, ok := values[p.Value.Name]
+		if !ok || p.Value.Example != nil {
+			continue
+		}
+		p.Value.Example = text
+		if p.Value.Schema.Value.Type.Is("integer") {
+			p.Value.Example = json.Number(text)
+		}
+	}
+}
+
+// asks adds what is sent: without members that are null or that nobody knows,
+// which are as if they were not there, and with numbers that were sent as texts.
+func asks(op *openapi3.Operation, e contracttest.Example) error {
+	if op.RequestBody == nil || e.Body == "" {
+		return nil
+	}
+	var value any
+	if err := json.Unmarshal([]byte(e.Body), &value); err != nil {
+		return err
+	}
+	media := op.RequestBody.Value.Content.Get("application/json")
+	add(media, e, sieve(value, media.Schema.Value))
+	return nil
+}
+
+func sieve(value any, schema *openapi3.Schema) any {
+	for len(schema.AllOf) == 1 {
+		schema = schema.AllOf[0].Value
+	}
+	switch v := value.(type) {
+	case string:
+		if schema.Type.Is("integer") {
+			return json.Number(v)
+		}
+	case []any:
+		for i := range v {
+			v[i] = sieve(v[i], schema.Items.Value)
+		}
+	case map[string]any:
+		for name, member := range v {
+			known := schema.Properties[name]
+			switch {
+			case known != nil && member != nil:
+				v[name] = sieve(member, known.Value)
+			case member == nil || schema.AdditionalProperties.Has == nil:
+				delete(v, name)
+			}
+		}
+	}
+	return value
+}
+
+// replies adds what is answered, with the canned values where the example has
+// wildcards; it leaves out texts that nothing is known about.
+func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error {
+	if e.Want == "" {
+		return nil
+	}
+	response := *op.Responses.Value(e.Status).Value
+	kind, _, _ := strings.Cut(e.Header["Content-Type"], ";")
+	var value any = e.Want + "\n"
+	if !strings.HasPrefix(kind, "text/") {
+		kind = "application/json"
+		var canned any
+		if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
+			return err
+		}
+		if e.Answered != "" {
+			if err := json.Unmarshal([]byte(e.Answered), &canned); err != nil {
+				return err
+			}
+		}
+		if m, ok := canned.(map[string]any); ok && len(m) == 1 && !sameMembers(m, value) {
+			for _, canned = range m { // response_body
+			}
+		}
+		var known bool
+		if value, known = settle(value, canned); !known {
+			return nil
+		}
+	}
+	media := response.Content.Get(kind)
+	if media == nil {
+		return fmt.Errorf("its answer is %s, which the document does not have", kind)
+	}
+	if op.Responses.Value(e.Status).Ref != "" { // its own, instead of the shared one
+		mine := openapi3.NewMediaType()
+		mine.Schema = media.Schema
+		media, response.Content = mine, openapi3.Content{kind: mine}
+		op.Responses.Set(e.Status, &openapi3.ResponseRef{Value: &response})
+	}
+	add(media, e, value)
+	return nil
+}
+
+func sameMembers(m map[string]any, value any) bool {
+	v, ok := value.(map[string]any)
+	for name := range m {
+		_, has := v[name]
+		ok = ok && has
+	}
+	return ok
+}
+
+func add(media *openapi3.MediaType, e contracttest.Example, value any) {
+	if media.Examples == nil {
+		media.Examples = openapi3.Examples{}
+	}
+	media.Examples[e.Name] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: strings.TrimSuffix(e.Comment, "."), Value: value}}
+}
+
+// settle puts what was answered where an example wants anything.
+func settle(want, canned any) (any, bool) {
+	known := true
+	switch w := want.(type) {
+	case string:
+		if w != "*" && w != "#" {
+			return w, true
+		}
+		return canned, canned != nil
+	case map[string]any:
+		c, _ := canned.(map[string]any)
+		for name := range w {
+			var ok bool
+			w[name], ok = settle(w[name], c[name])
+			known = known && ok
+		}
+	case []any:
+		c, _ := canned.([]any)
+		for i := range w {
+			var ok bool
+			w[i], ok = settle(w[i], append(slices.Clone(c), make([]any, len(w))...)[i])
+			known = known && ok
+		}
+	}
+	return want, known
+}
+
+// lacks says which request or answer of an operation has no example.
+func lacks(op *openapi3.Operation) error {
+	if op.RequestBody != nil {
+		for kind, m := range op.RequestBody.Value.Content {
+			if len(m.Examples) == 0 && m.Example == nil {
+				return fmt.Errorf("there is no example of a request in %s", kind)
+			}
+		}
+	}
+	for code, r := range op.Responses.Map() {
+		for kind, m := range r.Value.Content {
+			if len(m.Examples) == 0 && m.Example == nil {
+				return fmt.Errorf("there is no example of the answer %s in %s", code, kind)
+			}
+		}
+	}
+	if op.Responses.Value("200") == nil && op.Responses.Value("204") == nil && op.Responses.Value("303") == nil {
+		return errors.New("no success is described")
+	}
+	for _, p := range op.Parameters {
+		if p.Value.Required && p.Value.Example == nil {
+			return fmt.Errorf("there is no example of %s", p.Value.Name)
+		}
+	}
+	return nil
+}

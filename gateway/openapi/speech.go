@@ -1,0 +1,58 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"google.golang.org/protobuf/compiler/protogen"
+)
+
+// prose is a comment as paragraphs of text, with the names that JSON has.
+func prose(c protogen.Comments) string {
+	var paragraphs []string
+	for p := range strings.SplitSeq(string(c), "\n\n") {
+		paragraphs = append(paragraphs, strings.Join(strings.Fields(p), " "))
+	}
+	text := strings.TrimSpace(strings.Join(paragraphs, "\n\n"))
+	text = responses.ReplaceAllString(text, "${1}Result")
+	return snake.ReplaceAllStringFunc(text, camel)
+}
+
+var (
+	snake = regexp.MustCompile(`\b[a-z]+(_[a-z0-9]+)+\b`)
+	// Answers have another name here: generated clients use this one themselves.
+	responses = regexp.MustCompile(`\b([A-Z][A-Za-z]+)Response\b`)
+	internal  = regexp.MustCompile(`^[A-Za-z]+ (is |are )?`)
+	sentence  = regexp.MustCompile(`^.*?[a-z0-9)][.:]( |$)`)
+)
+
+func camel(name string) string {
+	parts := strings.Split(name, "_")
+	for i, p := range parts[1:] {
+		parts[i+1] = capital(p)
+	}
+	return strings.Join(parts, "")
+}
+
+func capital(text string) string {
+	if text == "" {
+		return ""
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// description is what a message's comment says, without its name.
+func description(m *protogen.Message) string {
+	return capital(internal.ReplaceAllString(prose(m.Comments.Leading), ""))
+}
+
+// speech is what a call's comment says: its first sentence, and the rest.
+func speech(c protogen.Comments, name string) (summary, rest string) {
+	text := capital(strings.TrimPrefix(prose(c), name+" "))
+	summary = sentence.FindString(text)
+	if summary == "" {
+		summary = text
+	}
+	rest = strings.TrimSpace(text[len(summary):])
+	return strings.TrimRight(summary, ".: "), capital(rest)
+}
