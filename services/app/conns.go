@@ -41,7 +41,7 @@ func (a *App) connect(ctx context.Context) error {
 		a.onClose(ignoreClosed(l))
 	}
 	for _, room := range []string{"platform", "build", "container", "inspect", "metrics"} {
-		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret}); err != nil {
+		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret, Roles: a.names()}); err != nil {
 			return err
 		}
 	}
@@ -58,7 +58,7 @@ func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
 	var err error
 	switch addr := addressOf(a.cfg, room); {
 	case a.plays(room):
-		conn, err = memory.Dial()
+		conn, err = memory.Dial(o.Roles...)
 	case addr != "":
 		conn, err = rpc.Dial(addr, o)
 	default:

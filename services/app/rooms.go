@@ -40,6 +40,7 @@ func (a *App) buildPlatform() error {
 		return err
 	}
 	a.services = append(a.services, func(r grpc.ServiceRegistrar) { platformv1.RegisterPlatformServiceServer(r, s) })
+	a.background = append(a.background, s.Run)
 	return nil
 }
 

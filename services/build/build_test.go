@@ -99,7 +99,7 @@ func (p *place) replica(t *testing.T, limit int) replica {
 	buildv1.RegisterWorkServiceServer(server, s)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial()
+	conn, err := memory.Dial("builder", "container")
 	if err != nil {
 		t.Fatal(err)
 	}

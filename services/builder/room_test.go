@@ -37,7 +37,7 @@ func newRoom(t testing.TB) *room {
 	buildv1.RegisterWorkServiceServer(s, r)
 	memory := rpc.NewMemory()
 	go func() { _ = s.Serve(memory) }()
-	conn, err := memory.Dial()
+	conn, err := memory.Dial("builder")
 	if err != nil {
 		t.Fatal(err)
 	}

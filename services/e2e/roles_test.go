@@ -45,10 +45,13 @@ func processPerRole(t testing.TB, s settings) *program {
 
 	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken}
 	role := func(name, role string, more settings) string {
-		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "data_dir": t.TempDir()}
+		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "platform_http_addr": port(), "data_dir": t.TempDir()}
 		maps.Copy(env, shared)
 		maps.Copy(env, more)
 		p.add(name, env["admin_addr"], []string{role}, env)
+		if name == "gateway" {
+			p.platform = "http://" + env["platform_http_addr"]
+		}
 		if role == "registry" || role == "gateway" {
 			return env["http_addr"]
 		}
@@ -132,7 +135,7 @@ func certificates(t testing.TB) settings {
 	}
 	leaf := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "role"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: roleNames(),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	caKey, leafKey := newKey(t), newKey(t)
@@ -147,6 +150,15 @@ func certificates(t testing.TB) settings {
 		"rpc_cert_file": writePEM(t, dir, "cert.pem", "CERTIFICATE", cert),
 		"rpc_key_file":  writePEM(t, dir, "key.pem", "PRIVATE KEY", key),
 	}
+}
+
+// roleNames are the roles that a certificate speaks for.
+func roleNames() []*url.URL {
+	var names []*url.URL
+	for _, role := range []string{"container", "registry", "build", "builder", "inspect", "gateway"} {
+		names = append(names, &url.URL{Scheme: "spiffe", Host: "slipway", Path: "/" + role})
+	}
+	return names
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

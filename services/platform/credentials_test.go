@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
@@ -23,6 +24,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
@@ -126,7 +128,7 @@ func TestMasterKeys(t *testing.T) {
 			must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, "quay.io/"+name, name)}))(t)
 		}
 		read := func(s platformv1.PlatformServiceServer, name string) error {
-			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
+			resp, err := s.GetCredentials(rpc.WithRoles(t.Context(), "registry"), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
 			if err == nil && resp.GetCredentials().GetPassword() != name {
 				t.Errorf("%s resolves to %v", name, resp)
 			}
@@ -183,27 +185,13 @@ func TestKeyFiles(t *testing.T) {
 func TestKeyPackets(t *testing.T) {
 	t.Parallel()
 	d := deps(t, testkit.SQLite(t))
-	hash, err := bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.OperatorAccounts = filepath.Join(t.TempDir(), "operators")
-	if err := os.WriteFile(d.OperatorAccounts, []byte("ops:"+string(hash)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	d.OperatorAccounts = operatorsFile(t)
 	w := newWorldWith(t, d, &clock{})
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ask := &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: base64.StdEncoding.EncodeToString(der)}}
-	_, err = w.client.CreatePairing(w.as("boss"), ask)
+	key := newRSA(t)
+	ask := pairWith(t, key)
+	_, err := w.client.CreatePairing(w.as("boss"), ask)
 	wants(t, "a user who would pair", err, fault.Unauthenticated)
-	operator := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic "+b64("ops:pw"))
+	operator := asOperator(t)
 	pair := must(w.client.CreatePairing(operator, ask))(t)
 	_, err = w.client.CreatePairing(operator, &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: "x"}})
 	wants(t, "no key", err, fault.Invalid)
@@ -216,6 +204,33 @@ func TestKeyPackets(t *testing.T) {
 			t.Errorf("version %d: got %s", version, got)
 		}
 	}
+}
+
+// operatorsFile knows the operator ops with the password pw.
+func operatorsFile(t *testing.T) string {
+	t.Helper()
+	hash := must(bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost))(t)
+	path := filepath.Join(t.TempDir(), "operators")
+	if err := os.WriteFile(path, []byte("ops:"+string(hash)+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func asOperator(t *testing.T) context.Context {
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Basic "+b64("ops:pw"))
+}
+
+func newRSA(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	return must(rsa.GenerateKey(rand.Reader, 2048))(t)
+}
+
+// pairWith asks for a pairing with a key.
+func pairWith(t *testing.T, key *rsa.PrivateKey) *platformv1.CreatePairingRequest {
+	t.Helper()
+	der := must(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
+	return &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: base64.StdEncoding.EncodeToString(der)}}
 }
 
 // unpack reads a key packet as a paired service does.

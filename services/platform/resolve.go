@@ -17,6 +17,9 @@ import (
 // taken out of a workspace gets nothing from then on: membership is looked at
 // each time, and each read is in the audit trail.
 func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
+	if err := part(ctx, "GetCredentials"); err != nil {
+		return nil, err
+	}
 	id := req.GetIdentity()
 	if id.GetEndpoint() != s.deps.Endpoint {
 		return nil, fault.Denied.Newf("The user belongs to another platform")

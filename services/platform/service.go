@@ -7,6 +7,7 @@ package platform
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -50,8 +51,9 @@ type Deps struct {
 	OperatorAccounts string
 	// Version and Commit are what the program was built from.
 	Version, Commit string
-	// Log may be nil.
-	Log *slog.Logger
+	// AuditRetention is how long the audit trail is kept; 0 is for ever.
+	AuditRetention time.Duration
+	Log            *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -72,6 +74,33 @@ func New(d Deps) (*Service, error) {
 		return nil, err
 	}
 	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops}, nil
+}
+
+// Run removes what nobody needs any more from time to time, until ctx ends.
+func (s *Service) Run(ctx context.Context) error {
+	sweep := time.NewTicker(10 * time.Minute)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-sweep.C:
+			if err := s.sweep(ctx); err != nil {
+				s.deps.Log.WarnContext(ctx, "Old rows were not removed", "err", err)
+			}
+		}
+	}
+}
+
+// sweep removes what has ended, and the audit trail's old part. Replicas may do it
+// at once.
+func (s *Service) sweep(ctx context.Context) error {
+	now := s.deps.Now()
+	err := s.store.deleteEnded(ctx, now)
+	if s.deps.AuditRetention > 0 {
+		err = errors.Join(err, s.store.deleteAudit(ctx, now.Add(-s.deps.AuditRetention)))
+	}
+	return err
 }
 
 // Admin is the first user.
@@ -108,6 +137,9 @@ const adminID = 1
 
 // Authorize says who an access token belongs to.
 func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
+	if err := part(ctx, "Authorize"); err != nil {
+		return nil, err
+	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err

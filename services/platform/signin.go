@@ -25,6 +25,9 @@ const (
 // CreateCode lets a program on the person's own machine in. Whoever has the code
 // also needs the verifier that the program keeps (PKCE).
 func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequest) (*platformv1.CreateCodeResponse, error) {
+	if err := part(ctx, "CreateCode"); err != nil {
+		return nil, err
+	}
 	if _, err := s.keys(); err != nil {
 		return nil, err
 	}
@@ -67,6 +70,9 @@ func checkRedirect(s string) error {
 
 // IssueTokens answers a pair of tokens.
 func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRequest) (*platformv1.IssueTokensResponse, error) {
+	if err := part(ctx, "IssueTokens"); err != nil {
+		return nil, err
+	}
 	keys, err := s.keys()
 	if err != nil {
 		return nil, err

@@ -114,6 +114,22 @@ func (s store) audit(ctx context.Context, e event, now time.Time) error {
 	return err
 }
 
+// deleteAudit removes the part of the trail before an instant.
+func (s store) deleteAudit(ctx context.Context, before time.Time) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_audit WHERE at < $1`, sqldb.Micros(before))
+	return err
+}
+
+// deleteEnded removes pairings, sign-ins and codes whose time is over.
+func (s store) deleteEnded(ctx context.Context, now time.Time) error {
+	var problems []error
+	for _, table := range []string{"platform_pairings", "platform_sessions", "platform_codes"} {
+		_, err := s.db.ExecContext(ctx, `DELETE FROM `+table+` WHERE expires_at <= $1`, sqldb.Micros(now))
+		problems = append(problems, err)
+	}
+	return errors.Join(problems...)
+}
+
 // event is what somebody did with a secret.
 type event struct {
 	userID, workspaceID        int64

@@ -55,7 +55,7 @@ func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformv1.Pla
 	platformv1.RegisterPlatformServiceServer(server, s)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial()
+	conn, err := memory.Dial("container", "gateway")
 	if err != nil {
 		t.Fatal(err)
 	}

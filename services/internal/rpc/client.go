@@ -31,6 +31,8 @@ type DialOptions struct {
 	TLS *tls.Config
 	// Secret to show; empty means none.
 	Secret string
+	// Roles that this process plays, which it says to the other.
+	Roles []string
 }
 
 // Dial returns a connection to `host:port` or `dns:///host:port`. It connects
@@ -40,7 +42,7 @@ func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	return newClient(addr, o.Secret, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig))
+	return newClient(addr, o.Secret, o.Roles, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig))
 }
 
 // Memory is a listener and the way to dial it, within this process.
@@ -49,19 +51,20 @@ type Memory struct{ *bufconn.Listener }
 // NewMemory makes one. Serving it closes it.
 func NewMemory() Memory { return Memory{bufconn.Listen(1 << 20)} }
 
-// Dial returns a connection to the listener. The caller closes it.
-func (m Memory) Dial() (*grpc.ClientConn, error) {
-	return newClient("passthrough:///memory", "",
+// Dial returns a connection to the listener, for a process that plays the roles.
+// The caller closes it.
+func (m Memory) Dial(roles ...string) (*grpc.ClientConn, error) {
+	return newClient("passthrough:///memory", "", roles,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return m.DialContext(ctx) }))
 }
 
-func newClient(target, secret string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
+func newClient(target, secret string, roles []string, opts ...grpc.DialOption) (*grpc.ClientConn, error) {
 	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		return fault.FromStatus(invoke(outgoing(ctx, secret), method, req, reply, cc, opts...))
+		return fault.FromStatus(invoke(outgoing(ctx, secret, roles), method, req, reply, cc, opts...))
 	}
 	stream := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-		s, err := open(outgoing(ctx, secret), desc, cc, method, opts...)
+		s, err := open(outgoing(ctx, secret, roles), desc, cc, method, opts...)
 		if err != nil {
 			return nil, fault.FromStatus(err)
 		}

@@ -41,6 +41,7 @@ const (
 	keyClientIP      = "x-slipway-client-ip"
 	keyAuthorization = "authorization"
 	keySecret        = "x-slipway-secret"
+	keyRole          = "x-slipway-role"
 )
 
 type callKey struct{}
@@ -56,8 +57,8 @@ func CallFrom(ctx context.Context) Call {
 	return c
 }
 
-// outgoing writes the context's Call for the next room.
-func outgoing(ctx context.Context, secret string) context.Context {
+// outgoing writes the context's Call for the next room, and who calls it.
+func outgoing(ctx context.Context, secret string, roles []string) context.Context {
 	c := CallFrom(ctx)
 	kv := make([]string, 0, 8)
 	if c.RequestID != "" {
@@ -68,6 +69,9 @@ func outgoing(ctx context.Context, secret string) context.Context {
 	}
 	if secret != "" {
 		kv = append(kv, keySecret, secret)
+	}
+	for _, role := range roles {
+		kv = append(kv, keyRole, role)
 	}
 	return metadata.AppendToOutgoingContext(ctx, kv...)
 }

@@ -154,7 +154,7 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 			return nil, nil, status.Error(codes.Unauthenticated, "this role wants the secret of rpc_secret_file")
 		}
 	}
-	ctx = incoming(ctx)
+	ctx = WithRoles(incoming(ctx), s.roles(ctx)...)
 	if deadline, ok := ctx.Deadline(); ok {
 		ctx, cancel := context.WithDeadline(ctx, deadline.Add(-reserve))
 		return ctx, cancel, nil

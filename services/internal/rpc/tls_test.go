@@ -11,6 +11,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,11 +66,16 @@ func writePEM(t testing.TB, path, kind string, der []byte) {
 	}
 }
 
-// pair writes a certificate that a signed, and its key, over those in dir.
-func (a authority) pair(t testing.TB, dir string, serial int64) (cert, key string) {
+// pair writes a certificate that a signed and that names roles, and its key, over
+// those in dir.
+func (a authority) pair(t testing.TB, dir string, serial int64, roles ...string) (cert, key string) {
 	t.Helper()
+	var names []*url.URL
+	for _, role := range roles {
+		names = append(names, &url.URL{Scheme: "spiffe", Host: "slipway", Path: "/" + role})
+	}
 	k, der := sign(t, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), URIs: names, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}, a.cert, a.key)
 	raw, err := x509.MarshalECPrivateKey(k)
@@ -83,9 +89,9 @@ func (a authority) pair(t testing.TB, dir string, serial int64) (cert, key strin
 }
 
 // mutual is a role whose certificate a signed, and that believes trusted.
-func (a authority) mutual(t testing.TB, trusted authority) *tls.Config {
+func (a authority) mutual(t testing.TB, trusted authority, roles ...string) *tls.Config {
 	t.Helper()
-	c, err := rpc.LoadCertificate(a.pair(t, t.TempDir(), 2))
+	c, err := rpc.LoadCertificate(a.pair(t, t.TempDir(), 2, roles...))
 	if err != nil {
 		t.Fatal(err)
 	}
