@@ -52,6 +52,7 @@ type App struct {
 	services []func(grpc.ServiceRegistrar)
 	conns    map[string]grpc.ClientConnInterface
 	api      http.Handler // REST
+	face     http.Handler // the platform's REST
 	pulls    http.Handler // /v2/
 
 	servers    []*rpc.Server
@@ -246,7 +247,7 @@ func (a *App) embedded() []string {
 func (a *App) Addr() net.Addr { return a.listeners.publicAddr() }
 
 // AdminAddr is where the admin listener is.
-func (a *App) AdminAddr() net.Addr { return a.listeners.admin.Addr() }
+func (a *App) AdminAddr() net.Addr { return a.listeners.admin.on.Addr() }
 
 func mustHave(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // edge is what every public request passes first: it gets an id, the client's
-// address, a span, and a line in the log.
-func (a *App) edge(next http.Handler) (http.Handler, error) {
+// address, a span named by its route, and a line in the log.
+func (a *App) edge(next http.Handler, route func(path string) string) (http.Handler, error) {
 	proxies, err := config.ParseNetworks(a.cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
@@ -112,13 +112,18 @@ func route(path string) string {
 	case strings.HasPrefix(path, "/container-token/"):
 		return "/container-token/*"
 	case strings.HasPrefix(path, "/api/"):
-		first, _, _ := strings.Cut(strings.TrimPrefix(path, "/api/"), "/")
-		return "/api/" + first
+		return platformRoute(strings.TrimPrefix(path, "/api"))
 	case strings.HasPrefix(path, "/v1alpha1/builds/"):
 		_, face, _ := strings.Cut(strings.TrimPrefix(path, "/v1alpha1/builds/"), "/")
 		return strings.TrimSuffix("/v1alpha1/builds/*/"+face, "/")
 	}
 	return path
+}
+
+// platformRoute is route for the platform, which is the same at either address.
+func platformRoute(path string) string {
+	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return "/api/" + first
 }
 
 // redactPath shows four characters of a token: whoever reads logs must not be

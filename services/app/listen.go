@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,11 +17,17 @@ import (
 
 // listeners are where a process is reached.
 type listeners struct {
-	grpc   []grpcListener
-	public net.Listener // nil when no role has one
-	admin  net.Listener
-	web    *http.Server
-	ops    *http.Server
+	grpc []grpcListener
+	// web is what the public reaches; the admin port is last of all.
+	web   []webListener
+	admin webListener
+}
+
+// webListener is an HTTP port.
+type webListener struct {
+	name, scheme string
+	on           net.Listener
+	server       *http.Server
 }
 
 type grpcListener struct {
@@ -34,32 +41,51 @@ func (l *listeners) addGRPC(s *rpc.Server, on net.Listener) {
 
 // listen opens the HTTP ports.
 func (a *App) listen(ctx context.Context) (err error) {
-	var lc net.ListenConfig
-	if a.listeners.admin, err = lc.Listen(ctx, "tcp", a.cfg.AdminAddr); err != nil {
-		return fmt.Errorf("admin_addr: %w", err)
+	if a.listeners.admin, err = a.listenOn(ctx, "admin_addr", a.cfg.AdminAddr, a.adminHandler()); err != nil {
+		return err
 	}
-	a.onClose(ignoreClosed(a.listeners.admin))
-	a.listeners.ops = a.httpServer(a.adminHandler())
-	if a.api == nil && a.pulls == nil {
-		return nil
+	a.listeners.admin.name = "admin"
+	if a.api != nil || a.pulls != nil {
+		if err := a.listenPublic(ctx, "REST and registry", "http_addr", a.cfg.HTTPAddr, a.publicHandler(), route); err != nil {
+			return err
+		}
 	}
-	if a.listeners.public, err = lc.Listen(ctx, "tcp", a.cfg.HTTPAddr); err != nil {
-		return fmt.Errorf("http_addr: %w", err)
+	if a.face != nil && a.cfg.PlatformHTTPAddr != "" {
+		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.face, platformRoute)
 	}
-	a.onClose(ignoreClosed(a.listeners.public))
+	return nil
+}
+
+// listenPublic opens a port that everybody may reach.
+func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.Handler, route func(string) string) error {
+	edge, err := a.edge(h, route)
+	if err != nil {
+		return err
+	}
+	l, err := a.listenOn(ctx, key, addr, edge)
+	if err != nil {
+		return err
+	}
+	l.name = name
 	if a.cfg.TLSCertFile != "" {
 		cert, err := rpc.LoadCertificate(a.cfg.TLSCertFile, a.cfg.TLSKeyFile)
 		if err != nil {
 			return err
 		}
-		a.listeners.public = tls.NewListener(a.listeners.public, cert.ServerTLS())
+		l.on, l.scheme = tls.NewListener(l.on, cert.ServerTLS()), "https"
 	}
-	edge, err := a.edge(a.publicHandler())
-	if err != nil {
-		return err
-	}
-	a.listeners.web = a.httpServer(edge)
+	a.listeners.web = append(a.listeners.web, l)
 	return nil
+}
+
+func (a *App) listenOn(ctx context.Context, key, addr string, h http.Handler) (webListener, error) {
+	var lc net.ListenConfig
+	on, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return webListener{}, fmt.Errorf("%s: %w", key, err)
+	}
+	a.onClose(ignoreClosed(on))
+	return webListener{scheme: "http", on: on, server: a.httpServer(h)}, nil
 }
 
 // publicHandler gives /v2/ to the registry and the rest to the gateway.
@@ -100,15 +126,9 @@ func (l *listeners) tasks(*App) []func(context.Context) error {
 	for _, g := range l.grpc {
 		out = append(out, func(context.Context) error { return g.server.Serve(g.l) })
 	}
-	for _, s := range []struct {
-		server *http.Server
-		on     net.Listener
-	}{{l.web, l.public}, {l.ops, l.admin}} {
-		if s.server == nil {
-			continue
-		}
+	for _, w := range append(slices.Clone(l.web), l.admin) {
 		out = append(out, func(context.Context) error {
-			if err := s.server.Serve(s.on); !errors.Is(err, http.ErrServerClosed) {
+			if err := w.server.Serve(w.on); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serving HTTP: %w", err)
 			}
 			return nil
@@ -120,39 +140,36 @@ func (l *listeners) tasks(*App) []func(context.Context) error {
 // stop lets running requests finish; the admin port goes last.
 func (l *listeners) stop(ctx context.Context) error {
 	var problems []error
-	for _, s := range []*http.Server{l.web, l.ops} {
-		if s == nil {
-			continue
-		}
-		if err := s.Shutdown(ctx); err != nil {
-			problems = append(problems, fmt.Errorf("some pulls did not finish: %w", err), s.Close())
+	for _, w := range append(slices.Clone(l.web), l.admin) {
+		if err := w.server.Shutdown(ctx); err != nil {
+			problems = append(problems, fmt.Errorf("some pulls did not finish: %w", err), w.server.Close())
 		}
 	}
 	return errors.Join(problems...)
 }
 
 func (l *listeners) publicAddr() net.Addr {
-	if l.public == nil {
+	if len(l.web) == 0 {
 		return nil
 	}
-	return l.public.Addr()
+	return l.web[0].on.Addr()
 }
 
 func (l *listeners) String() string {
-	parts := []string{"admin on http://" + l.admin.Addr().String()}
+	var parts []string
+	for _, w := range l.web {
+		parts = append(parts, w.String())
+	}
 	for _, g := range l.grpc {
 		if a := g.l.Addr(); a.Network() == "tcp" {
-			parts = append([]string{"gRPC on " + a.String()}, parts...)
+			parts = append(parts, "gRPC on "+a.String())
 		}
 	}
-	if l.public != nil {
-		scheme := "http"
-		if l.web.TLSConfig != nil {
-			scheme = "https"
-		}
-		parts = append([]string{"REST and registry on " + scheme + "://" + l.public.Addr().String()}, parts...)
-	}
-	return strings.Join(parts, ", ")
+	return strings.Join(append(parts, l.admin.String()), ", ")
+}
+
+func (w webListener) String() string {
+	return w.name + " on " + w.scheme + "://" + w.on.Addr().String()
 }
 
 func ignoreClosed(l net.Listener) func() error {

@@ -9,7 +9,6 @@ import (
 	"slipway.dev/gateway"
 
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/platform"
 )
 
@@ -22,8 +21,8 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	}
 	d := platform.Deps{
 		DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, OperatorAccounts: a.cfg.OperatorAccounts,
-		CallLimit: ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 72_000, Window: time.Hour}},
-		Version:   a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
+		CallLimit: a.cfg.LimitPlatform, AuditRetention: a.cfg.AuditRetention,
+		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}
 	if a.isWhole() || a.cfg.MasterKeyFile != "" {
 		if d.Keys, err = platform.OpenKeys(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
@@ -36,7 +35,8 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	return d, nil
 }
 
-// withPlatform puts the platform's face under its legacy address, /api.
+// withPlatform puts the platform's face under its legacy address, /api, and keeps
+// it for its own.
 func (a *App) withPlatform(ctx context.Context, rest http.Handler) (http.Handler, error) {
 	conn := a.conns["platform"]
 	if conn == nil {
@@ -46,6 +46,7 @@ func (a *App) withPlatform(ctx context.Context, rest http.Handler) (http.Handler
 	if err != nil {
 		return nil, err
 	}
+	a.face = face
 	below := http.StripPrefix("/api", face)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {

@@ -268,7 +268,7 @@ func TestStopsAtOnceWhenIdle(t *testing.T) {
 func TestTwoProcessesOnOneFolder(t *testing.T) {
 	t.Parallel()
 	p := oneProcess(t, common(t, nil, nil))
-	env := common(t, nil, settings{"data_dir": p.procs[0].env["data_dir"], "http_addr": "127.0.0.1:0", "admin_addr": "127.0.0.1:0", "public_url": p.url})
+	env := common(t, nil, settings{"data_dir": p.procs[0].env["data_dir"], "http_addr": "127.0.0.1:0", "admin_addr": "127.0.0.1:0", "platform_http_addr": "", "public_url": p.url})
 	second := &process{t: t, name: "second", env: env, admin: "http://127.0.0.1:1"}
 	go func() { _ = second.launch() }()
 	if err := within(5*time.Second, func() error {

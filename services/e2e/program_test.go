@@ -166,6 +166,8 @@ type program struct {
 	t testing.TB
 	// url is where clients reach it; host is the same without the scheme.
 	url, host string
+	// platform is the platform's own base address.
+	platform string
 	// replicas are the addresses of processes that play the registry.
 	replicas []string
 	procs    []*process
@@ -215,10 +217,10 @@ func oneProcess(t testing.TB, s settings) *program {
 	web, admin := "127.0.0.1:"+testkit.FreePort(t), "127.0.0.1:"+testkit.FreePort(t)
 	env := settings{
 		"http_addr": web, "admin_addr": admin, "public_url": "http://" + web, "data_dir": t.TempDir(),
-		"store_addr": "127.0.0.1:" + testkit.FreePort(t),
+		"store_addr": "127.0.0.1:" + testkit.FreePort(t), "platform_http_addr": "127.0.0.1:" + testkit.FreePort(t),
 	}
 	maps.Copy(env, s)
-	p := &program{t: t, url: "http://" + web, host: web, replicas: []string{web}, token: adminToken}
+	p := &program{t: t, url: "http://" + web, platform: "http://" + env["platform_http_addr"], host: web, replicas: []string{web}, token: adminToken}
 	p.add("all", admin, nil, env)
 	return p
 }

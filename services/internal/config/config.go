@@ -13,11 +13,12 @@ import (
 
 // Config is every setting. An empty URL or address means "inside this process".
 type Config struct {
-	HTTPAddr  string `key:"http_addr" default:"127.0.0.1:9090" help:"Where the REST API and the registry listen."`
-	AdminAddr string `key:"admin_addr" default:"127.0.0.1:9099" help:"Where /livez, /readyz, /metrics and pprof listen; keep it private."`
-	GRPCAddr  string `key:"grpc_addr" default:"127.0.0.1:9095" help:"Where this process offers its gRPC services when it plays only some roles. Other than loopback needs rpc_cert_file or rpc_secret_file."`
-	PublicURL string `key:"public_url" default:"http://localhost:9090" help:"The address that clients use; its host goes into the names that requests answer."`
-	DataDir   string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
+	HTTPAddr         string `key:"http_addr" default:"127.0.0.1:9090" help:"Where the REST API and the registry listen."`
+	PlatformHTTPAddr string `key:"platform_http_addr" default:"127.0.0.1:9091" help:"Where the gateway role also offers the platform's REST API, with its paths at the root; it is under /api at http_addr, too. Empty: only there."`
+	AdminAddr        string `key:"admin_addr" default:"127.0.0.1:9099" help:"Where /livez, /readyz, /metrics and pprof listen; keep it private."`
+	GRPCAddr         string `key:"grpc_addr" default:"127.0.0.1:9095" help:"Where this process offers its gRPC services when it plays only some roles. Other than loopback needs rpc_cert_file or rpc_secret_file."`
+	PublicURL        string `key:"public_url" default:"http://localhost:9090" help:"The address that clients use; its host goes into the names that requests answer."`
+	DataDir          string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
 
 	StoreAddr string `key:"store_addr" default:"127.0.0.1:9092" help:"Where the embedded image store listens for the process's own use; its images are pulled through http_addr. Its address goes into stored names, so keep it."`
 
@@ -31,9 +32,9 @@ type Config struct {
 	MetricsAddr   string `key:"metrics_addr" help:"The metrics role, likewise; where there is none, no counts are shown."`
 	PlatformAddr  string `key:"platform_addr" help:"The platform role, likewise."`
 
-	TLSCertFile   string `key:"tls_cert_file" help:"Certificate for HTTPS at http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
+	TLSCertFile   string `key:"tls_cert_file" help:"Certificate for HTTPS at http_addr and platform_http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
 	TLSKeyFile    string `key:"tls_key_file" help:"Private key of tls_cert_file."`
-	RPCCertFile   string `key:"rpc_cert_file" help:"Certificate that this process shows to other roles, both as server and as client (mTLS)."`
+	RPCCertFile   string `key:"rpc_cert_file" help:"Certificate that this process shows to other roles, both as server and as client (mTLS). As a client it speaks for the roles that it names: a URI spiffe://slipway/ROLE for each."`
 	RPCKeyFile    string `key:"rpc_key_file" help:"Private key of rpc_cert_file."`
 	RPCCAFile     string `key:"rpc_ca_file" help:"Authority that signed the other roles' certificates."`
 	RPCSecretFile string `key:"rpc_secret_file" help:"A file with a secret that all roles share, where there are no certificates."`
@@ -46,15 +47,18 @@ type Config struct {
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
-	PlatformURL       string `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
-	MasterKeyFile     string `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
-	AdminEmail        string `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
-	AdminTokenFile    string `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
-	AdminRegistryAuth string `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
-	AnonymousAccess   bool   `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
+	PlatformURL       string        `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	MasterKeyFile     string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
+	AdminEmail        string        `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
+	AdminTokenFile    string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
+	AdminRegistryAuth string        `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
+	AuditRetention    time.Duration `key:"audit_retention" default:"8760h" help:"How long it is kept who made, changed, read and deleted credentials, and who paired services. 0: for ever."`
+	AnonymousAccess   bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
 
 	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
 	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`
+
+	LimitPlatform ratelimit.Limit `key:"limit_platform" default:"20/1s,72000/1h" help:"Calls of the platform's REST API with one access token. 0: no limit."`
 
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
 	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit."`

@@ -15,7 +15,7 @@ import (
 // Validate reports every problem that shows without opening anything.
 func (c *Config) Validate() error {
 	return errors.Join(
-		address("http_addr", c.HTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
+		address("http_addr", c.HTTPAddr), optionalAddress("platform_http_addr", c.PlatformHTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
 		loopback("store_addr", c.StoreAddr),
 		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL),
 		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
@@ -83,6 +83,13 @@ func address(key, v string) error {
 		return fmt.Errorf("%s must be host:port, e.g. 127.0.0.1:9090, not %q", key, v)
 	}
 	return nil
+}
+
+func optionalAddress(key, v string) error {
+	if v == "" {
+		return nil
+	}
+	return address(key, v)
 }
 
 func webAddress(key, v string) error {
