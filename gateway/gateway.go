@@ -55,15 +55,11 @@ func usualPace() pace {
 func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, usualPace()) }
 
 func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
-	mux := runtime.NewServeMux(
+	mux := newMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler()),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
-		runtime.WithIncomingHeaderMatcher(noHeader),
-		runtime.WithOutgoingHeaderMatcher(noHeader),
-		runtime.WithOutgoingTrailerMatcher(noHeader),
 		runtime.WithForwardResponseOption(setStatus),
-		runtime.WithDisablePathLengthFallback(),
 	)
 	if c.Container != nil {
 		if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, containerv1.NewContainerServiceClient(c.Container)); err != nil {

@@ -1,6 +1,10 @@
 package gateway
 
-import "net/http"
+import (
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+)
 
 // noHeader forwards no header either way: no Grpc-Metadata-* from outside, no
 // metadata to the outside. Authorization goes in by itself.
@@ -15,4 +19,14 @@ func setDeprecation(h http.Header, r *http.Request) {
 		h.Set("Deprecation", "true")
 		h.Set("Link", "<"+successor+`>; rel="successor-version"`)
 	}
+}
+
+// newMux is a mux with options of its own, and those that hold for every face.
+func newMux(own ...runtime.ServeMuxOption) *runtime.ServeMux {
+	return runtime.NewServeMux(append(own,
+		runtime.WithIncomingHeaderMatcher(noHeader),
+		runtime.WithOutgoingHeaderMatcher(noHeader),
+		runtime.WithOutgoingTrailerMatcher(noHeader),
+		runtime.WithDisablePathLengthFallback(),
+	)...)
 }

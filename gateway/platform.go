@@ -21,15 +21,11 @@ const MaxPlatformBody = 16_000_000
 // X-Request-Id of the response, which the caller's middleware sets. Truth:
 // contract/platform.md, section 1.
 func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handler, error) {
-	mux := runtime.NewServeMux(
+	mux := newMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
 		runtime.WithRoutingErrorHandler(writeNoEndpoint),
-		runtime.WithIncomingHeaderMatcher(noHeader),
-		runtime.WithOutgoingHeaderMatcher(noHeader),
-		runtime.WithOutgoingTrailerMatcher(noHeader),
 		runtime.WithForwardResponseOption(setNoContent),
-		runtime.WithDisablePathLengthFallback(),
 	)
 	client := platformv1.NewPlatformServiceClient(room)
 	if err := platformv1.RegisterPlatformServiceHandlerClient(ctx, mux, client); err != nil {
