@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/bus"
 )
 
 // ahead is how many jobs wait on the bus for each slot of the live workers: one
@@ -36,7 +38,7 @@ func (s *Service) dispatch(ctx context.Context) {
 		s.troubled(ctx, "The queue cannot be read", err)
 		return
 	}
-	if err := s.makeStreams(ctx); err != nil {
+	if err := bus.MakeStreams(ctx, s.bus, streams()...); err != nil {
 		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 		return
 	}

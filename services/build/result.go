@@ -13,6 +13,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -24,50 +25,22 @@ const (
 	reasonPush      = "push"
 )
 
-// consumeResults takes what workers report, until ctx ends. All replicas share
-// one consumer; NATS may go and come.
-func (s *Service) consumeResults(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := s.consumeOnce(ctx); err != nil {
-			s.troubled(ctx, "Results of builds cannot be read right now", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+// results is the consumer that all replicas share.
+func results() bus.Consumer {
+	return bus.Consumer{
+		Stream: streamEvents, AtOnce: 8,
+		Config: jetstream.ConsumerConfig{Durable: "build", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 64},
 	}
 }
 
-func (s *Service) consumeOnce(ctx context.Context) error {
-	if err := s.makeStreams(ctx); err != nil {
-		return err
-	}
-	consumer, err := s.bus.CreateOrUpdateConsumer(ctx, streamEvents, jetstream.ConsumerConfig{
-		Durable: "build", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 64,
-	})
-	if err != nil {
-		return fmt.Errorf("making the consumer of results: %w", err)
-	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(8), jetstream.PullExpiry(10*time.Second))
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer stop()
-	defer messages.Stop()
-	for {
-		m, err := messages.Next()
-		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
-			return nil
-		}
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue
-		}
-		if err != nil {
+// consumeResults takes what workers report, until ctx ends. NATS may go and come.
+func (s *Service) consumeResults(ctx context.Context) {
+	bus.Again(ctx, func(ctx context.Context) error {
+		if err := bus.MakeStreams(ctx, s.bus, streams()...); err != nil {
 			return err
 		}
-		s.takeResult(ctx, m)
-	}
+		return bus.Consume(ctx, s.bus, results(), s.takeResult)
+	}, func(err error) { s.troubled(ctx, "Results of builds cannot be read right now", err) })
 }
 
 // takeResult acknowledges only what SQL has.

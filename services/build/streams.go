@@ -2,8 +2,6 @@ package build
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -42,21 +40,6 @@ func streams() []jetstream.StreamConfig {
 			Duplicates: 10 * time.Minute, Description: "Logs of builds that run",
 		},
 	}
-}
-
-// makeStreams makes sure that the streams are there. It leaves their replicas
-// and limits as an operator has set them.
-func (s *Service) makeStreams(ctx context.Context) error {
-	for _, config := range streams() {
-		_, err := s.bus.Stream(ctx, config.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			_, err = s.bus.CreateStream(ctx, config)
-		}
-		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return fmt.Errorf("making the stream %s: %w", config.Name, err)
-		}
-	}
-	return nil
 }
 
 // jobSubject is where a build's job is.

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/bus"
 )
 
 // What is said on the bus (see event.proto).
@@ -34,69 +36,31 @@ func streamConfig() jetstream.StreamConfig {
 	}
 }
 
-// Run counts what is said on the bus, until ctx ends. All replicas share one
-// consumer; NATS may go and come.
-func (s *Service) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
-		if err := s.consume(ctx); err != nil && ctx.Err() == nil {
-			s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+// batches is the consumer that all replicas share. It gives one message at a time,
+// over all replicas: the events of a source have to be counted in their order.
+func batches() bus.Consumer {
+	return bus.Consumer{
+		Stream: streamEvents, AtOnce: 1,
+		Config: jetstream.ConsumerConfig{Durable: "metrics", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1},
 	}
+}
+
+// Run counts what is said on the bus, until ctx ends. NATS may go and come.
+func (s *Service) Run(ctx context.Context) error {
+	bus.Again(ctx, s.consume, func(err error) {
+		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
+	})
 	return nil
 }
 
 func (s *Service) consume(ctx context.Context) error {
-	if err := s.makeStream(ctx); err != nil {
+	if err := bus.MakeStreams(ctx, s.bus, streamConfig()); err != nil {
 		return err
-	}
-	// One message at a time, over all replicas: the events of a source have to be
-	// counted in their order.
-	consumer, err := s.bus.CreateOrUpdateConsumer(ctx, streamEvents, jetstream.ConsumerConfig{
-		Durable: "metrics", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1,
-	})
-	if err != nil {
-		return fmt.Errorf("making the consumer of events: %w", err)
 	}
 	if err := s.store.forget(ctx, s.deps.Now().Add(-silence)); err != nil {
 		return fmt.Errorf("forgetting old sources: %w", err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(1), jetstream.PullExpiry(10*time.Second))
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer stop()
-	defer messages.Stop()
-	for {
-		m, err := messages.Next()
-		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
-			return nil
-		}
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		s.take(ctx, m)
-	}
-}
-
-// makeStream makes sure that the stream is there. It leaves its replicas and
-// limits as an operator has set them.
-func (s *Service) makeStream(ctx context.Context) error {
-	_, err := s.bus.Stream(ctx, streamEvents)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		_, err = s.bus.CreateStream(ctx, streamConfig())
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		return fmt.Errorf("making the stream %s: %w", streamEvents, err)
-	}
-	return nil
+	return bus.Consume(ctx, s.bus, batches(), s.take)
 }
 
 // take acknowledges only what SQL has.

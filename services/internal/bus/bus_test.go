@@ -1,8 +1,11 @@
 package bus_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +93,67 @@ func TestJetStream(t *testing.T) {
 			t.Errorf("it holds %d messages, %v", info.State.Msgs, err)
 		}
 	})
+}
+
+// TestConsume goes through a message that is refused once.
+func TestConsume(t *testing.T) {
+	t.Parallel()
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := bus.Consumer{
+			Stream: "jobs", AtOnce: 1,
+			Config: jetstream.ConsumerConfig{Durable: "room", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 1},
+		}
+		if err := bus.Consume(t.Context(), js, c, nil); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Errorf("without a stream: %v", err)
+		}
+		for range 2 {
+			if err := bus.MakeStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, m := range []string{"a", "b"} {
+			if _, err := js.Publish(t.Context(), "jobs", []byte(m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		ctx, cancel := context.WithCancel(t.Context())
+		err = bus.Consume(ctx, js, c, func(_ context.Context, m jetstream.Msg) {
+			if got = append(got, string(m.Data())); len(got) == 1 {
+				_ = m.Nak()
+				return
+			}
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if len(got) == 3 {
+				cancel()
+			}
+		})
+		cancel()
+		if want := []string{"a", "a", "b"}; err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v, %v; want %v", got, err, want)
+		}
+	})
+}
+
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	round, told := 0, 0
+	bus.Again(ctx, func(context.Context) error {
+		if round++; round == 2 {
+			cancel() // what fails now is not told
+		}
+		return errors.New("refused")
+	}, func(error) { told++ })
+	if round != 2 || told != 1 {
+		t.Errorf("%d rounds, %d told", round, told)
+	}
 }
 
 func TestEmbeddedKeepsItsStreams(t *testing.T) {
