@@ -208,9 +208,6 @@ func (s *Service) buildPlan(c checked, who *platformv1.Identity, t *buildv1.Targ
 		Expiration: s.expiration(),
 		Frozen:     c.raw.GetFreeze(),
 	}
-	if s.deps.owns(t.GetRegistry(), t.GetRepository()) {
-		plan.Name = strings.TrimPrefix(plan.Name, "store/")
-	}
 	if !plan.Frozen {
 		plan.Config = bare(c.raw.GetContainerConfig())
 	}

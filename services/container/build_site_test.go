@@ -1,0 +1,183 @@
+package container_test
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/container"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+)
+
+// builds stands in for the build room: it writes down what it is asked, joins what
+// has the same target, and ends builds when the test says so.
+type builds struct {
+	buildv1.UnimplementedBuildServiceServer
+
+	mu        sync.Mutex
+	asked     []*buildv1.SubmitBuildRequest
+	states    map[string]*buildv1.AwaitBuildResponse
+	cancelled []string
+	refuse    error
+}
+
+func (b *builds) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, req)
+	if b.refuse != nil {
+		return nil, b.refuse
+	}
+	id := req.GetContentId() + "_1"
+	state, known := b.states[id]
+	if !known && req.GetDryRun() {
+		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
+	}
+	if !known {
+		state = &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_QUEUED, Position: 3}
+		b.states[id] = state
+	}
+	return &buildv1.SubmitBuildResponse{
+		BuildId: id, Cached: known, Succeeded: state.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED,
+	}, nil
+}
+
+func (b *builds) AwaitBuild(_ context.Context, req *buildv1.AwaitBuildRequest) (*buildv1.AwaitBuildResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !req.GetNoWait() {
+		return nil, fault.Invalid.Newf("a status must not wait")
+	}
+	state, ok := b.states[req.GetBuildId()]
+	if !ok {
+		return nil, fault.NotFound.Newf("There is no such build")
+	}
+	return state, nil
+}
+
+func (b *builds) CancelBuild(_ context.Context, req *buildv1.CancelBuildRequest) (*buildv1.CancelBuildResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cancelled = append(b.cancelled, req.GetBuildId())
+	return &buildv1.CancelBuildResponse{}, nil
+}
+
+func (b *builds) set(id string, state *buildv1.AwaitBuildResponse) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.states[id] = state
+}
+
+func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.asked) == 0 {
+		t.Fatal("no build was asked for")
+	}
+	return b.asked[len(b.asked)-1]
+}
+
+// people stands in for the platform: the tokens "ada" and "bob", of whom Ada alone
+// has a login for the private registry.
+type people struct {
+	platformv1.PlatformServiceClient
+	private string
+}
+
+func (p people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
+	id := map[string]int64{"ada": 1, "bob": 2}[req.GetAccessToken()]
+	if id == 0 {
+		return nil, fault.Unauthenticated.Newf("no such token")
+	}
+	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{Endpoint: "http://localhost:9091", UserId: id, WorkspaceId: req.GetWorkspaceId()}}, nil
+}
+
+func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
+	if !strings.HasPrefix(req.GetRegistry(), p.private+"/") || req.GetIdentity().GetUserId() != 1 {
+		return &platformv1.GetCredentialsResponse{}, nil
+	}
+	return &platformv1.GetCredentialsResponse{Credentials: &platformv1.Credentials{Username: testkit.User, Password: testkit.Password}}, nil
+}
+
+// site is a room that builds.
+type site struct {
+	*room
+	builds *builds
+	// secret is an image that Ada alone can read.
+	secret string
+}
+
+func newSite(t *testing.T, db *sqldb.DB) *site {
+	t.Helper()
+	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
+	private := testkit.NewRegistry(t, testkit.Basic)
+	s.secret = private.Push(t, "team/base:1", testkit.Image(t, "amd64", true))
+	client := buildv1.NewBuildServiceClient(serve(t, func(to grpc.ServiceRegistrar) { buildv1.RegisterBuildServiceServer(to, s.builds) }))
+	s.room = newRoomWith(t, db, func(d *container.Deps, up *testkit.Registry) {
+		egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		who := people{private: private.Host}
+		d.Build, d.Platform, d.Keychain = client, who, caller.NewKeychain(nil, who)
+		d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{private.Host, up.Host}, Metrics: prometheus.NewRegistry()})
+		d.PublicURL = "http://slipway.example.org"
+		d.Builds = container.Builds{Registry: "127.0.0.1:9090", Repository: "store/builds"}
+		d.OwnRepositories = []string{"q.example/cache"}
+	})
+	return s
+}
+
+func encoded(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
+
+func (s *site) ask(t *testing.T, r *containerv1.ContainerRequest) (*containerv1.SubmitContainerResponse, error) {
+	t.Helper()
+	return s.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: r})
+}
+
+func (s *site) must(t *testing.T, r *containerv1.ContainerRequest) *containerv1.SubmitContainerResponse {
+	t.Helper()
+	resp, err := s.ask(t, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+func from(image string) *containerv1.ContainerRequest {
+	return &containerv1.ContainerRequest{ContainerFile: encoded("FROM " + image + "\nRUN true\n")}
+}
+
+func as(who string, r *containerv1.ContainerRequest) *containerv1.ContainerRequest {
+	r.PlatformAccessToken = who
+	return r
+}
+
+func (s *site) conda(entries ...string) *containerv1.ContainerRequest {
+	return &containerv1.ContainerRequest{Packages: &containerv1.Packages{
+		Type: "CONDA", Entries: entries, CondaOpts: &containerv1.CondaOptions{MambaImage: s.image, BaseImage: s.image},
+	}}
+}
+
+func (s *site) status(t *testing.T, id string) *containerv1.GetContainerStatusResponse {
+	t.Helper()
+	resp, err := s.GetContainerStatus(t.Context(), &containerv1.GetContainerStatusRequest{RequestId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
