@@ -51,7 +51,7 @@ func (w *Worker) named(msg jetstream.Msg) (job Job, ok bool) {
 	var m buildv1.Job
 	meta, err := msg.Metadata()
 	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
-		w.Log.Error("a job that nobody can read was dropped", "subject", msg.Subject())
+		w.Log.Error("A job that nobody can read was dropped", "subject", msg.Subject())
 		_ = msg.Term()
 		return Job{}, false
 	}
@@ -121,7 +121,7 @@ func deadline(r *buildv1.TakeJobResponse, now time.Time) time.Time {
 // work runs the engine and tells how it went.
 func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, until time.Time) {
 	start, log := w.Now(), w.logger(job)
-	log.Info("build started", "engine", q.engine, "arch", q.arch)
+	log.Info("Worker starts a build", "engine", q.engine, "arch", q.arch)
 	ended := w.metrics.started()
 	out := newLogWriter(job, w.publish, w.Log)
 	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
@@ -139,7 +139,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 		w.handBack(msg, job, errDrained)
 		return
 	}
-	log.Info("build ended", "reason", result.GetReason(), "digest", digest, "ms", w.Now().Sub(start).Milliseconds(), "err", err)
+	log.Info("Worker ended a build", "reason", result.GetReason(), "digest", digest, "ms", w.Now().Sub(start).Milliseconds(), "err", err)
 	w.report(ctx, msg, job, out, result)
 }
 

@@ -86,7 +86,7 @@ func (w *logWriter) end(ctx context.Context) {
 	case <-ctx.Done():
 		w.stop()
 		<-w.done
-		w.log.Warn("the end of a build's log could not be sent", "build_id", w.job.ID, "err", ctx.Err())
+		w.log.Warn("The end of a build's log could not be sent", "build_id", w.job.ID, "err", ctx.Err())
 	}
 	w.stop()
 }

@@ -73,6 +73,6 @@ func (w *Worker) tell(p *buildv1.Presence) {
 		err = w.NATS.Publish("build.workers", b)
 	}
 	if err != nil {
-		w.Log.Warn("the build room could not be told of this worker", "err", err)
+		w.Log.Warn("The build room could not be told of this worker", "err", err)
 	}
 }

@@ -58,7 +58,7 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 			return nil
 		}
 		if !said {
-			w.Log.Warn("the bus did not take a message; trying again", "subject", subject, "err", err)
+			w.Log.Warn("The bus did not take a message; trying again", "subject", subject, "err", err)
 		}
 		if w.NATS.IsClosed() || !pause(ctx, w.pace.retry) {
 			return fmt.Errorf("publishing on %s: %w", subject, err)
@@ -70,7 +70,7 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 // again, and the build room says that there is nothing to do.
 func (w *Worker) ack(msg jetstream.Msg) {
 	if err := briefly(context.Background(), msg.DoubleAck); err != nil {
-		w.Log.Warn("a job could not be acknowledged", "subject", msg.Subject(), "err", err)
+		w.Log.Warn("A job could not be acknowledged", "subject", msg.Subject(), "err", err)
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 	}
 	w.logger(job).Warn("the build room could not be told that a job is handed back", "err", err)
 	if err := msg.Nak(); err != nil {
-		w.Log.Warn("a job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
+		w.Log.Warn("A job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
 	}
 	_ = w.NATS.FlushTimeout(shortly)
 }

@@ -35,7 +35,7 @@ func (b *BuildKit) Build(ctx context.Context, job Job, out Output) (string, erro
 	if err == nil || !lost(err) || ctx.Err() != nil {
 		return digest, err
 	}
-	b.o.Log.Warn("the BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "err", err)
+	b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "err", err)
 	out.Print("", "The build service's daemon went away; starting over")
 	if !b.back(ctx, architecture(job.Recipe.GetPlatform())) {
 		return "", err

@@ -24,14 +24,14 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 		if c == nil {
 			if c, err = w.consumer(ctx, q); err != nil {
 				if !waiting && ctx.Err() == nil {
-					w.Log.Info("builder waits for the bus", "consumer", q.consumer(), "err", err)
+					w.Log.Info("Builder waits for the bus", "consumer", q.consumer(), "err", err)
 				}
 				waiting = true
 				pause(ctx, w.pace.retry)
 				continue
 			}
 			waiting = false
-			w.Log.Info("builder takes jobs", "consumer", q.consumer())
+			w.Log.Info("Builder takes jobs", "consumer", q.consumer())
 		}
 		if err = w.next(ctx, work, q, c); err != nil {
 			c = nil // it may be gone, with its stream
@@ -97,7 +97,7 @@ func (w *Worker) fetch(ctx context.Context, c jetstream.Consumer) (jetstream.Msg
 		errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, jetstream.ErrMaxBytesExceeded):
 		return nil, nil
 	default:
-		w.Log.Debug("fetching a job", "err", err)
+		w.Log.Debug("Fetching a job", "err", err)
 		return nil, err
 	}
 }

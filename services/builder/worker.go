@@ -66,7 +66,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var takers sync.WaitGroup
 	takers.Go(func() { w.attend(ctx, work) })
 	<-ctx.Done()
-	w.Log.Info("builder stops; running builds may end", "running", w.metrics.count())
+	w.Log.Info("Builder stops; running builds may end", "running", w.metrics.count())
 	done := make(chan struct{})
 	go func() { takers.Wait(); w.running.Wait(); close(done) }()
 	select {

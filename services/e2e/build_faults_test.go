@@ -132,9 +132,9 @@ func (f *faulty) worker(t *testing.T, answer map[string]any) *process {
 				continue
 			}
 			switch {
-			case strings.Contains(line, `"build started"`):
+			case strings.Contains(line, `"Worker starts a build"`):
 				taken++
-			case strings.Contains(line, `"build ended"`), strings.Contains(line, "handed back"):
+			case strings.Contains(line, `"Worker ended a build"`), strings.Contains(line, "handed back"):
 				taken--
 			}
 		}
@@ -218,7 +218,7 @@ func (f *faulty) deleteCancels(t *testing.T) {
 			return fmt.Errorf("nobody waits for it, yet it is %v", b)
 		}
 		for line := range strings.Lines(worker.log()) {
-			if strings.Contains(line, `"build ended"`) && strings.Contains(line, text(one, "buildId")) {
+			if strings.Contains(line, `"Worker ended a build"`) && strings.Contains(line, text(one, "buildId")) {
 				return nil
 			}
 		}

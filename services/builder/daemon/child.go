@@ -133,7 +133,7 @@ func tell(r io.Reader, log *slog.Logger) (last string) {
 		if text, ok := strings.CutPrefix(in.Text(), "buildkitd: "); ok {
 			last = text
 		}
-		log.Debug("build daemon", "said", in.Text())
+		log.Debug("Build daemon", "said", in.Text())
 	}
 	_, _ = io.Copy(io.Discard, r)
 	return last

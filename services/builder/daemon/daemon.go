@@ -156,7 +156,7 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 		case <-c.ended:
 		}
 		d.become(nil, fmt.Errorf("the build daemon ended: %w", c.err))
-		d.o.Log.Error("the build daemon ended; it is started again", "err", c.err)
+		d.o.Log.Error("The build daemon ended; it is started again", "err", c.err)
 		if time.Since(began) > steady {
 			wait = 250 * time.Millisecond
 		}
@@ -169,7 +169,7 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 			var err error
 			if c, err = d.start(); err != nil {
 				d.become(nil, fmt.Errorf("the build daemon cannot be started: %w", err))
-				d.o.Log.Error("the build daemon cannot be started; trying again", "err", err)
+				d.o.Log.Error("The build daemon cannot be started; trying again", "err", err)
 			}
 		}
 	}

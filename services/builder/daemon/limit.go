@@ -58,7 +58,7 @@ func (g *groups) make(build string) (parent string, outOfMemory func() bool, rel
 	dirs, err := g.create(name)
 	if err != nil {
 		removeAll(name)
-		g.complain.Do(func() { g.log.Warn("builds run without limits of memory and processes", "err", err) })
+		g.complain.Do(func() { g.log.Warn("Builds run without limits of memory and processes", "err", err) })
 		return "", never, func() {}
 	}
 	return "/" + name, func() bool { return outOfMemoryIn(dirs) }, func() { go removeAll(name) }
