@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -232,7 +231,7 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	if len(data) == 0 {
 		return r, nil
 	}
-	err = s.store.putContext(ctx, contextDigest(req.GetRecipe().GetContext()), data, now.Add(7*24*time.Hour))
+	err = s.store.putContext(ctx, req.GetRecipe().GetContext().GetGzipDigest(), data, now.Add(7*24*time.Hour))
 	if err != nil {
 		return nil, s.deps.DB.Fault("storing a build context", err)
 	}
@@ -245,13 +244,10 @@ func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
 	if len(req.GetRecipe().GetContextData()) == 0 {
 		return req
 	}
-	data := req.Recipe.ContextData
-	req.Recipe.ContextData = nil
-	defer func() { req.Recipe.ContextData = data }()
-	return proto.CloneOf(req)
+	kept := proto.CloneOf(req)
+	kept.Recipe.ContextData = nil
+	return kept
 }
-
-func contextDigest(l *containerv1.Layer) string { return l.GetGzipDigest() }
 
 // owner is whose turn a build takes and whose quota: a user's or an address's.
 func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {

@@ -74,7 +74,7 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 	if err != nil {
 		return err
 	}
-	content, err := s.store.context(stream.Context(), contextDigest(rec.request.GetRecipe().GetContext()))
+	content, err := s.store.context(stream.Context(), rec.request.GetRecipe().GetContext().GetGzipDigest())
 	if errors.Is(err, fault.NotFound) {
 		return err
 	}

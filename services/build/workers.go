@@ -36,9 +36,8 @@ type workers struct {
 
 // sign is a worker's last sign of life.
 type sign struct {
-	at    time.Time
-	what  *buildv1.Presence
-	slots int32
+	at   time.Time
+	what *buildv1.Presence
 }
 
 func newWorkers(now func() time.Time) *workers {
@@ -56,13 +55,13 @@ func (w *workers) hear(raw []byte) bool {
 	defer w.mu.Unlock()
 	now := w.now()
 	before, known := w.heard[p.GetWorker()]
-	w.heard[p.GetWorker()] = sign{at: now, what: p, slots: p.GetSlots()}
+	w.heard[p.GetWorker()] = sign{at: now, what: p}
 	for name, s := range w.heard {
 		if now.Sub(s.at) > 10*alive {
 			delete(w.heard, name)
 		}
 	}
-	return !known || now.Sub(before.at) > alive || before.slots < p.GetSlots() ||
+	return !known || now.Sub(before.at) > alive || before.what.GetSlots() < p.GetSlots() ||
 		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
 }
 
@@ -75,7 +74,7 @@ func (w *workers) slots(c capability) int {
 	for _, s := range w.live() {
 		for _, can := range s.what.GetCapabilities() {
 			if can.GetEngine() == c.engine && can.GetArchitecture() == c.architecture {
-				n += int(s.slots)
+				n += int(s.what.GetSlots())
 			}
 		}
 	}
