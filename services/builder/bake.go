@@ -16,6 +16,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -101,7 +102,7 @@ func (k *baker) complete(ctx context.Context, built digest.Digest) (digest.Diges
 		return "", err
 	}
 	config := k.job.Recipe.GetConfig()
-	made, err := oci.Augment(ctx, k.engine.o.Registries.Source(repo, k.access), root, addition(config), platform)
+	made, err := oci.Augment(ctx, k.engine.o.Registries.Source(repo, k.access), root, addition.Of(config), platform)
 	if err != nil {
 		return "", err
 	}
@@ -125,20 +126,6 @@ func (k *baker) complete(ctx context.Context, built digest.Digest) (digest.Diges
 		}
 	}
 	return made.Root.Digest, k.manifest(ctx, k.ref, made.Root)
-}
-
-// addition is the configuration as augmentation wants it.
-func addition(c *containerv1.ContainerConfig) oci.Addition {
-	a := oci.Addition{
-		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
-	}
-	for _, l := range c.GetLayers() {
-		a.Layers = append(a.Layers, oci.Layer{
-			GzipDigest: digest.Digest(l.GetGzipDigest()), TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
-			Architecture: oci.ArchitectureOf(l.GetLocation()),
-		})
-	}
-	return a
 }
 
 func describe(doc oci.Document) descriptor.Descriptor {

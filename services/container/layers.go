@@ -15,8 +15,8 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -152,7 +152,7 @@ func (s *Service) keepLayers(ctx context.Context, data map[string][]byte, until 
 // bare is the configuration without the contents: what is kept with a request.
 // nil when there is nothing in it.
 func bare(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
-	if c == nil || addition(c).IsZero() {
+	if c == nil || addition.Of(c).IsZero() {
 		return nil
 	}
 	out := &containerv1.ContainerConfig{
@@ -172,18 +172,4 @@ func bareLayer(l *containerv1.Layer) *containerv1.Layer {
 	return &containerv1.Layer{
 		Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
 	}
-}
-
-// addition is the configuration as augmentation wants it.
-func addition(c *containerv1.ContainerConfig) oci.Addition {
-	a := oci.Addition{
-		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
-	}
-	for _, l := range c.GetLayers() {
-		a.Layers = append(a.Layers, oci.Layer{
-			GzipDigest: digest.Digest(l.GetGzipDigest()), TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
-			Architecture: oci.ArchitectureOf(l.GetLocation()),
-		})
-	}
-	return a
 }

@@ -12,6 +12,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -142,7 +143,7 @@ func (s *Service) plan(ctx context.Context, c checked, who *platformv1.Identity)
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
 	if c.image.Digest != "" && plan.GetConfig() != nil {
-		d, err := s.sources.augmentedDigest(ctx, c.image, access, addition(plan.GetConfig()), c.platform)
+		d, err := s.sources.augmentedDigest(ctx, c.image, access, addition.Of(plan.GetConfig()), c.platform)
 		if err != nil {
 			return nil, err
 		}

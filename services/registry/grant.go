@@ -17,6 +17,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -221,18 +222,13 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 	}
 	g.built.Store(p.GetBuilt())
 	c := p.GetConfig()
-	g.add = oci.Addition{Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir()}
+	g.add = addition.Of(c)
 	for _, l := range c.GetLayers() {
-		d := digest.Digest(l.GetGzipDigest())
 		added := addedLayer{size: l.GetGzipSize()}
 		if !strings.HasPrefix(l.GetLocation(), "data:") {
 			added.url = l.GetLocation()
 		}
-		g.layers[d] = added
-		g.add.Layers = append(g.add.Layers, oci.Layer{
-			GzipDigest: d, TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
-			Architecture: oci.ArchitectureOf(l.GetLocation()),
-		})
+		g.layers[digest.Digest(l.GetGzipDigest())] = added
 	}
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
-		"proto/gen/...", "services/internal/bus", "services/internal/caller", "services/internal/fault", "services/internal/htpasswd",
+		"proto/gen/...", "services/internal/addition", "services/internal/bus", "services/internal/caller", "services/internal/fault", "services/internal/htpasswd",
 		"services/internal/kv", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
 	}
 }
@@ -49,6 +49,7 @@ func Rules() []Rule {
 		{Package: "services/internal/oci", May: []string{"services/internal/fault"}, Only: []string{
 			"github.com/opencontainers/go-digest", "github.com/distribution/reference",
 		}},
+		{Package: "services/internal/addition", May: []string{"proto/gen/...", "services/internal/oci"}},
 		{Package: "services/internal/caller", May: []string{
 			"proto/gen/...", "services/internal/fault", "services/internal/rpc", "services/internal/upstream",
 		}},
@@ -64,7 +65,8 @@ func Rules() []Rule {
 		{Package: "services/registry", May: append(plumbing(), "services/internal/spool"), Never: []string{buildkit, sql, redis}},
 
 		{Package: "services/builder/...", May: []string{
-			"proto/gen/...", "services/builder/...", "services/internal/bus", "services/internal/fault", "services/internal/oci", "services/internal/upstream",
+			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", "services/internal/fault",
+			"services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 
 		{Package: "services/app", May: []string{"..."}},

@@ -1,0 +1,31 @@
+package addition_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/addition"
+	"slipway.dev/services/internal/oci"
+)
+
+func TestOf(t *testing.T) {
+	t.Parallel()
+	if !addition.Of(nil).IsZero() {
+		t.Error("nothing adds something")
+	}
+	dir, size := "/work", int64(7)
+	got := addition.Of(&containerv1.ContainerConfig{
+		Entrypoint: []string{"/e"}, Cmd: []string{"c"}, Env: []string{"A=1"}, WorkingDir: dir,
+		Layers: []*containerv1.Layer{{Location: "https://l.example/fusion-amd64.json", GzipDigest: "sha256:g", GzipSize: &size, TarDigest: "sha256:t"}},
+	})
+	want := oci.Addition{
+		Entrypoint: []string{"/e"}, Cmd: []string{"c"}, Env: []string{"A=1"}, WorkingDir: dir,
+		Layers: []oci.Layer{{GzipDigest: "sha256:g", TarDigest: "sha256:t", Size: size, Architecture: oci.ArchitectureOf("https://l.example/fusion-amd64.json")}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+}
