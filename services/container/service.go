@@ -30,13 +30,7 @@ import (
 var migrations embed.FS
 
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return sqldb.Folder(migrations) }
 
 // Publisher sends a message to whoever listens, without waiting for them.
 type Publisher interface {
@@ -92,7 +86,7 @@ type Settings struct {
 type Builds struct {
 	// Registry is its host, e.g. "127.0.0.1:9090".
 	Registry string
-	// Repository is the path, e.g. "store/builds".
+	// Repository is the path, e.g. "builds".
 	Repository string
 }
 

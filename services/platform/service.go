@@ -26,13 +26,7 @@ import (
 var migrations embed.FS
 
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS {
-	sub, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		panic(err) // the folder is compiled in
-	}
-	return sub
-}
+func Migrations() fs.FS { return sqldb.Folder(migrations) }
 
 // Deps is what the service works with.
 type Deps struct {
