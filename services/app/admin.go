@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -16,17 +17,21 @@ type check struct {
 	name     string
 	required bool
 	ask      func(context.Context) error
+	// reached says whether it has worked once.
+	reached *atomic.Bool
 }
 
-// A process without something required is not ready; without something optional
-// it goes on with less.
+// A process is not ready before it has reached everything that is required;
+// without something optional it goes on with less. What is lost later makes no
+// process unready: others would be in the same place, and together they would be
+// gone for pulls that need nothing of it.
 const (
 	required = true
 	optional = false
 )
 
 func (a *App) check(name string, required bool, ask func(context.Context) error) {
-	a.checks = append(a.checks, check{name, required, ask})
+	a.checks = append(a.checks, check{name, required, ask, &atomic.Bool{}})
 }
 
 // adminHandler serves the private port.
@@ -50,7 +55,7 @@ type state struct {
 }
 
 // readyz answers 200 when work may be sent here, 503 when not, and says of each
-// dependency how it is.
+// dependency how it is now.
 func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -61,7 +66,9 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 			states[i] = state{OK: true, Required: c.required}
 			if err := c.ask(ctx); err != nil {
 				states[i].OK, states[i].Error = false, err.Error()
+				return
 			}
+			c.reached.Store(true)
 		})
 	}
 	wg.Wait()
@@ -69,7 +76,7 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 	byName := map[string]state{}
 	for i, c := range a.checks {
 		byName[c.name] = states[i]
-		ready = ready && (states[i].OK || !c.required)
+		ready = ready && (c.reached.Load() || !c.required)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if !ready {

@@ -34,7 +34,7 @@ func (a *App) buildBuild() error {
 			PlatformEndpoints: a.platformEndpoints(),
 			BuildsUser:        a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
-			Retention: a.cfg.RequestRetention, Own: a.own().String(),
+			Retention: a.cfg.RequestRetention, Own: a.own().String(), BuildersOnDemand: a.cfg.BuildersOnDemand,
 		},
 	})
 	if err != nil {

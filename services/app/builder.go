@@ -19,9 +19,13 @@ import (
 
 func (a *App) buildBuilder() error {
 	work := buildv1.NewWorkServiceClient(a.conns["build"])
+	daemons, err := mutualTLS(a.cfg.BuildkitCertFile, a.cfg.BuildkitKeyFile, a.cfg.BuildkitCAFile)
+	if err != nil {
+		return err
+	}
 	log := a.log.With("room", "builder")
 	o := builder.BuildKitOptions{
-		Addresses: a.cfg.BuildkitAddr, Work: work, Egress: a.net.egress, Registries: a.net.client, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+		Addresses: a.cfg.BuildkitAddr, TLS: daemons, Work: work, Egress: a.net.egress, Registries: a.net.client, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
 	}
 	if conn := a.conns["container"]; conn != nil {
 		o.Layers = containerv1.NewContainerServiceClient(conn)

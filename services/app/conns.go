@@ -84,15 +84,9 @@ func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
 
 // rpcSecurity reads how roles know each other.
 func (a *App) rpcSecurity() (*tls.Config, string, error) {
-	var config *tls.Config
-	if a.cfg.RPCCertFile != "" {
-		cert, err := rpc.LoadCertificate(a.cfg.RPCCertFile, a.cfg.RPCKeyFile)
-		if err != nil {
-			return nil, "", err
-		}
-		if config, err = cert.MutualTLS(a.cfg.RPCCAFile); err != nil {
-			return nil, "", err
-		}
+	config, err := mutualTLS(a.cfg.RPCCertFile, a.cfg.RPCKeyFile, a.cfg.RPCCAFile)
+	if err != nil {
+		return nil, "", err
 	}
 	if a.cfg.RPCSecretFile == "" {
 		return config, "", nil
@@ -106,6 +100,19 @@ func (a *App) rpcSecurity() (*tls.Config, string, error) {
 		return nil, "", fmt.Errorf("rpc_secret_file: %w", err)
 	}
 	return config, secret, nil
+}
+
+// mutualTLS reads how two sides know each other by certificates; nil where there
+// are none.
+func mutualTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
+	if certFile == "" {
+		return nil, nil
+	}
+	cert, err := rpc.LoadCertificate(certFile, keyFile)
+	if err != nil {
+		return nil, err
+	}
+	return cert.MutualTLS(caFile)
 }
 
 // network is how the roles of this process reach other people's registries.

@@ -40,6 +40,8 @@ type place struct {
 
 	mu  sync.Mutex
 	now time.Time
+	// metrics are those of the replica that was started last.
+	metrics *prometheus.Registry
 }
 
 func newPlace(t *testing.T, db *sqldb.DB) *place {
@@ -80,6 +82,7 @@ func (p *place) replica(t *testing.T, limit int) replica {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
+	p.metrics = reg
 	s, err := build.New(build.Deps{
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),

@@ -64,6 +64,9 @@ type Settings struct {
 	// Own is the service's own repository, "<host>/<repository>": nothing that is
 	// built may read from it.
 	Own string
+	// BuildersOnDemand says that workers are started when builds wait: having none is
+	// no reason to refuse one.
+	BuildersOnDemand bool
 }
 
 // Service implements buildv1.BuildServiceServer and buildv1.WorkServiceServer.
@@ -89,9 +92,10 @@ func New(d Deps) (*Service, error) {
 	}
 	s := &Service{
 		deps: d, store: store{d.DB}, bus: js,
-		workers: newWorkers(d.Now), ended: newEndings(), metrics: newMetrics(d.Metrics),
+		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
 		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
+	d.Metrics.MustRegister(queue{s.store, s.workers, d.Log})
 	return s, s.listen()
 }
 

@@ -43,8 +43,7 @@ func (s *Service) sweep(ctx context.Context) {
 func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 	waiting, err := s.store.list(ctx, `state = 'PENDING' AND started_at = 0 AND engine <> $1 AND created_at < $2`, engineIndex, sqldb.Micros(now.Add(-absence)))
 	for _, r := range waiting {
-		c := capabilityOf(r)
-		if lacking := s.workers.able(c.engine, c.architecture); lacking != nil {
+		if lacking := s.workers.given(capabilityOf(r), r.created); lacking != nil {
 			e, _ := fault.As(lacking)
 			err = errors.Join(err, s.fail(ctx, r, reasonInternal, e.Public))
 		}

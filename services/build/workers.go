@@ -21,12 +21,17 @@ const (
 	// absence is how long builds are still queued for a kind of worker of which
 	// there is none any more.
 	absence = 2 * time.Minute
+	// arrival is how long a build waits for a worker that is started on demand, its
+	// machine included.
+	arrival = 30 * time.Minute
 )
 
 // workers knows who can build what, from what workers say of themselves.
 type workers struct {
 	now   func() time.Time
 	since time.Time
+	// onDemand says that somebody starts workers when builds wait.
+	onDemand bool
 
 	mu    sync.Mutex
 	heard map[string]sign
@@ -40,8 +45,8 @@ type sign struct {
 	what *buildv1.Presence
 }
 
-func newWorkers(now func() time.Time) *workers {
-	return &workers{now: now, since: now(), heard: map[string]sign{}, seen: map[capability]time.Time{}}
+func newWorkers(now func() time.Time, onDemand bool) *workers {
+	return &workers{now: now, since: now(), onDemand: onDemand, heard: map[string]sign{}, seen: map[capability]time.Time{}}
 }
 
 // hear takes a message of build.workers; it says whether there is more to give
@@ -81,6 +86,17 @@ func (w *workers) slots(c capability) int {
 	return n
 }
 
+// capabilities are what the live workers can do.
+func (w *workers) capabilities() []capability {
+	var out []capability
+	for _, s := range w.live() {
+		for _, can := range s.what.GetCapabilities() {
+			out = append(out, capability{can.GetEngine(), can.GetArchitecture()})
+		}
+	}
+	return out
+}
+
 func (w *workers) live() []sign {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,12 +127,27 @@ func (w *workers) able(engine, architecture string) error {
 		return nil
 	}
 	if len(w.live()) == 0 {
+		if w.onDemand {
+			return nil
+		}
 		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
 	}
 	if err := w.problem(); err != nil {
 		return err
 	}
 	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", architecture, engine)
+}
+
+// given says why a build that was asked for at a time gets no worker any more;
+// nil when it may.
+func (w *workers) given(c capability, asked time.Time) error {
+	if err := w.able(c.engine, c.architecture); err != nil {
+		return err
+	}
+	if w.onDemand && len(w.live()) == 0 && w.now().Sub(asked) > arrival {
+		return fault.Unsupported.Newf("No worker was started for this build within %s", arrival)
+	}
+	return nil
 }
 
 // problem is why none of the live workers can do anything; nil when one can.

@@ -2,6 +2,7 @@ package builder
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"slices"
 	"sync"
@@ -33,6 +34,8 @@ type BuildKitOptions struct {
 	Local Local
 	// Addresses are daemons that run elsewhere: `tcp://…`, `unix://…`.
 	Addresses []string
+	// TLS is for those that speak TCP; nil speaks in the clear.
+	TLS *tls.Config
 	// Problem is why there is no daemon at all.
 	Problem string
 	// Work answers logins and contexts.

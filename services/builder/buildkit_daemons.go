@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/moby/buildkit/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // daemonState is what is known of a daemon.
@@ -71,9 +73,18 @@ func (b *BuildKit) connect(ctx context.Context, name string) (*client.Client, er
 	if d.client != nil {
 		_ = d.client.Close()
 	}
-	c, err := client.New(ctx, address)
+	c, err := client.New(ctx, address, b.dialing(address)...)
 	d.client, d.address = c, address
 	return c, err
+}
+
+// dialing is how a daemon is spoken to; the name in its certificate is the one in
+// its address.
+func (b *BuildKit) dialing(address string) []client.ClientOpt {
+	if b.o.TLS == nil || !strings.HasPrefix(address, "tcp://") {
+		return nil
+	}
+	return []client.ClientOpt{client.WithGRPCDialOption(grpc.WithTransportCredentials(credentials.NewTLS(b.o.TLS)))}
 }
 
 func architectures(ctx context.Context, c *client.Client) ([]string, error) {

@@ -65,6 +65,10 @@ type Config struct {
 
 	BuildRepository       string        `key:"build_repository" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
 	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
+	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Certificate that the builder role shows to the daemons of buildkit_addr (mTLS)."`
+	BuildkitKeyFile       string        `key:"buildkit_key_file" help:"Private key of buildkit_cert_file."`
+	BuildkitCAFile        string        `key:"buildkit_ca_file" help:"Authority that signed the certificates of the daemons of buildkit_addr."`
+	BuildersOnDemand      bool          `key:"builders_on_demand" default:"false" help:"Builders are started when builds wait, by an autoscaler that reads slipway_build_queue_depth: builds are queued also while there is no builder at all."`
 	BuildTimeoutUser      time.Duration `key:"build_timeout_user" default:"25m" help:"How long a user's build may take."`
 	BuildTimeoutAnonymous time.Duration `key:"build_timeout_anonymous" default:"15m" help:"How long a build without a user may take."`
 	BuildMemory           Bytes         `key:"build_memory" default:"8GiB" help:"Memory of one build's steps. 0: no limit."`

@@ -21,7 +21,10 @@ func (c *Config) Validate() error {
 		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_key_file", c.RPCKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_ca_file", c.RPCCAFile),
+		together("buildkit_cert_file", c.BuildkitCertFile, "buildkit_key_file", c.BuildkitKeyFile),
+		together("buildkit_cert_file", c.BuildkitCertFile, "buildkit_ca_file", c.BuildkitCAFile),
 		files(map[string]string{
+			"buildkit_cert_file": c.BuildkitCertFile, "buildkit_key_file": c.BuildkitKeyFile, "buildkit_ca_file": c.BuildkitCAFile,
 			"tls_cert_file": c.TLSCertFile, "tls_key_file": c.TLSKeyFile,
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
