@@ -12,7 +12,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -42,11 +42,14 @@ bench: build builder ## Measure against peers; prints JSON and a table
 	go run ./services/bench
 
 lint: ## Check style, generated files and the contract's compatibility
-	test -z "$$(gofmt -l gateway services | tee /dev/stderr)"
+	test -z "$$(gofmt -l gateway services deploy | tee /dev/stderr)"
 	$(LINT) run $(PACKAGES)
 	$(BUF) lint
 	./services/tools/breaking.sh "$(BUF)"
 	./services/tools/generated.sh
+
+k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
+	cd deploy && GOWORK=off go vet ./... && GOWORK=off go run ./lint .
 
 generate: ## Make proto/gen and deploy/config.md anew
 	$(BUF) generate

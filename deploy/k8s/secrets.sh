@@ -1,0 +1,86 @@
+#!/bin/sh
+# secrets.sh [--dev] [--config config.json]: prints the Secrets that deploy/k8s needs, made anew, as manifests:
+#
+#   deploy/k8s/secrets.sh --dev | kubectl apply -f -
+#
+# Keep what it prints like the secrets in it, or make them with your own secret store: base/kustomization.yaml lists
+# them. --dev adds passwords and addresses of the stores in components/dev-stores; without it, give DATABASE_URL,
+# REDIS_URL and NATS_URL in the environment. --config is a docker config.json with the service's registry logins.
+# NAMESPACE (slipway) and BUILDKIT_NAMESPACE (slipway-buildkit) name where they go. Needs openssl.
+set -eu
+umask 077
+ns=${NAMESPACE:-slipway} bkns=${BUILDKIT_NAMESPACE:-slipway-buildkit}
+dev= config=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--dev) dev=1 ;;
+	--config) config=$2 && shift ;;
+	*) sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+	esac
+	shift
+done
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+trap 'exit 1' INT TERM
+cd "$dir"
+
+authority() { # NAME
+	openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"
+	openssl req -x509 -new -key "$1.key" -days 3650 -subj "/CN=slipway $1" -out "$1.crt"
+}
+certificate() { # NAME AUTHORITY USAGES NAMES
+	openssl ecparam -name prime256v1 -genkey -noout -out "$1.key"
+	openssl req -new -key "$1.key" -subj "/CN=$1" -out "$1.csr"
+	printf 'basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=%s\nsubjectAltName=%s\n' "$3" "$4" >"$1.ext"
+	openssl x509 -req -in "$1.csr" -CA "$2.crt" -CAkey "$2.key" -CAcreateserial -days 825 -extfile "$1.ext" -out "$1.crt" 2>/dev/null
+}
+namespace() { # NAME: it must be there before its Secrets
+	printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n' "$1"
+}
+secret() { # NAMESPACE NAME KEY=FILE…
+	printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ndata:\n' "$2" "$1"
+	shift 2
+	for entry in "$@"; do
+		printf '  %s: %s\n' "${entry%%=*}" "$(openssl base64 -A -in "${entry#*=}")"
+	done
+	echo '---'
+}
+password() { printf 'p%s' "$(openssl rand -hex 16)" >"$1"; }
+
+roles='platform container build builder inspect metrics registry gateway'
+authority rpc-ca
+for role in $roles; do
+	certificate "rpc-$role" rpc-ca serverAuth,clientAuth \
+		"URI:spiffe://slipway/$role,DNS:$role,DNS:$role.$ns,DNS:$role.$ns.svc,DNS:$role.$ns.svc.cluster.local"
+done
+authority buildkit-ca
+certificate buildkitd buildkit-ca serverAuth "DNS:*.buildkit.$bkns.svc.cluster.local,DNS:buildkit.$bkns.svc.cluster.local"
+certificate builder buildkit-ca clientAuth DNS:builder
+printf '{"tid":1}.%s' "$(openssl rand -hex 20)" | openssl base64 -A >admin-token
+openssl rand -base64 32 >master-key
+if [ -n "$config" ]; then
+	(cd "$OLDPWD" && cat "$config") >config.json
+else
+	echo '{"auths":{}}' >config.json
+fi
+
+namespace "$ns"
+namespace "$bkns"
+for role in $roles; do
+	secret "$ns" "slipway-rpc-$role" tls.crt="rpc-$role.crt" tls.key="rpc-$role.key" ca.crt=rpc-ca.crt
+done
+secret "$ns" slipway-platform admin-token=admin-token master-key=master-key
+secret "$ns" slipway-registries config.json=config.json
+secret "$bkns" slipway-buildkit tls.crt=buildkitd.crt tls.key=buildkitd.key ca.crt=buildkit-ca.crt
+secret "$ns" slipway-buildkit tls.crt=builder.crt tls.key=builder.key ca.crt=buildkit-ca.crt
+if [ -n "$dev" ]; then
+	password nats-password && password redis-password && password postgres-password
+	DATABASE_URL="postgres://slipway:$(cat postgres-password)@postgres.$ns.svc.cluster.local:5432/slipway?sslmode=disable"
+	REDIS_URL="redis://:$(cat redis-password)@redis.$ns.svc.cluster.local:6379/0"
+	NATS_URL="nats://slipway:$(cat nats-password)@nats.$ns.svc.cluster.local:4222"
+	secret "$ns" slipway-dev-stores nats-password=nats-password redis-password=redis-password postgres-password=postgres-password
+fi
+printf %s "${DATABASE_URL:?}" >database-url
+printf %s "${REDIS_URL:?}" >redis-url
+printf %s "${NATS_URL:?}" >nats-url
+secret "$ns" slipway-stores database-url=database-url redis-url=redis-url nats-url=nats-url

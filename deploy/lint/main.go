@@ -1,0 +1,136 @@
+// Command lint checks deploy/ without a cluster. Every overlay of k8s/ is built,
+// held against the schemas of the Kubernetes release and of the custom resources
+// it uses (made here, from the sources of their Go modules), and scored;
+// exceptions to the scoring are in kube-score.txt, each with a reason. The compose
+// file is read as docker compose reads it.
+//
+// Usage: lint DIR, where DIR is deploy/.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	kustomize   = "sigs.k8s.io/kustomize/kustomize/v5@v5.8.1"
+	kubeconform = "github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0"
+	kubeScore   = "github.com/zegl/kube-score/cmd/kube-score@v1.20.0"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: lint DIR")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "lint:", err)
+		os.Exit(1)
+	}
+}
+
+func run(dir string, out io.Writer) error {
+	work, err := os.MkdirTemp("", "k8s-lint-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	services, err := checkCompose(filepath.Join(dir, "compose.yaml"))
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "compose.yaml: %d services\n", services)
+	dir = filepath.Join(dir, "k8s")
+	schemas := filepath.Join(work, "schemas")
+	n, err := makeSchemas(schemas)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d schemas\n", n)
+	exceptions, err := readExceptions(filepath.Join(dir, "..", "lint", "kube-score.txt"))
+	if err != nil {
+		return err
+	}
+	overlays, err := filepath.Glob(filepath.Join(dir, "overlays", "*", "kustomization.yaml"))
+	if err != nil || len(overlays) == 0 {
+		return errors.Join(err, fmt.Errorf("no overlays in %s", dir))
+	}
+	var problems []error
+	for _, o := range overlays {
+		overlay := filepath.Dir(o)
+		if err := check(overlay, schemas, exceptions, out); err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(overlay), err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// check builds one overlay and shows it to both checkers.
+func check(overlay, schemas string, exceptions []exception, out io.Writer) error {
+	manifests, err := tool(nil, kustomize, "build", overlay)
+	if err != nil {
+		return err
+	}
+	summary, invalid := tool(manifests, kubeconform, "-strict", "-summary", "-schema-location",
+		schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", "-")
+	args := []string{"score", "--output-format", "ci", "--ignore-container-cpu-limit", "--exit-one-on-warning", "--kubernetes-version", "v1.36"}
+	for _, e := range exceptions {
+		if e.overlay == "*" || e.overlay == filepath.Base(overlay) {
+			args = append(args, "--ignore-test", e.test)
+		}
+	}
+	report, poor := tool(manifests, kubeScore, append(args, "-")...)
+	if poor != nil {
+		for line := range strings.Lines(string(report)) {
+			if !strings.HasPrefix(line, "[OK]") && !strings.HasPrefix(line, "[SKIPPED]") {
+				fmt.Fprint(out, line)
+			}
+		}
+	}
+	fmt.Fprintf(out, "%s: %s", filepath.Base(overlay), summary)
+	return errors.Join(invalid, poor)
+}
+
+// exception is a check of kube-score that we do not follow in an overlay ("*" is
+// all of them).
+type exception struct{ overlay, test string }
+
+// readExceptions reads lines of `overlay test reason`; a reason is required.
+func readExceptions(path string) ([]exception, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var out []exception
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0 || strings.HasPrefix(f[0], "#"):
+		case len(f) < 4:
+			return nil, fmt.Errorf("%s: a line is `overlay test reason`, not %q", path, strings.TrimSpace(line))
+		default:
+			out = append(out, exception{f[0], f[1]})
+		}
+	}
+	return out, nil
+}
+
+// tool runs a pinned Go program and answers what it prints. The error holds what
+// it complains of.
+func tool(stdin []byte, pkg string, args ...string) ([]byte, error) {
+	cmd := exec.Command("go", append([]string{"run", pkg}, args...)...)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return stdout.Bytes(), fmt.Errorf("%s: %w\n%s", pkg, err, stderr.Bytes())
+	}
+	return stdout.Bytes(), nil
+}
