@@ -1,6 +1,7 @@
 package build
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -59,6 +60,10 @@ func (w *workers) hear(raw []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
+	if p.GetSlots() == 0 { // it stops
+		delete(w.heard, p.GetWorker())
+		return false
+	}
 	before, known := w.heard[p.GetWorker()]
 	w.heard[p.GetWorker()] = sign{at: now, what: p}
 	for name, s := range w.heard {
@@ -111,9 +116,10 @@ func (w *workers) live() []sign {
 
 // able is rule 12 of contract/container-service.md: fault.Unsupported, with the
 // reason, when no worker can do it. A worker that was there a moment ago may just
-// be on its way back, as all may be shortly after our own start.
-func (w *workers) able(engine, architecture string) error {
-	c, now := capability{engine, architecture}, w.now()
+// be on its way back, and one that starts may be able to. Shortly after our own
+// start none may have been heard, but for those that say that they cannot.
+func (w *workers) able(c capability) error {
+	now := w.now()
 	if w.slots(c) > 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -123,8 +129,11 @@ func (w *workers) able(engine, architecture string) error {
 	w.mu.Lock()
 	last, known := w.seen[c]
 	w.mu.Unlock()
-	if now.Sub(w.since) < patience || known && now.Sub(last) < absence {
+	if known && now.Sub(last) < absence || w.starting() {
 		return nil
+	}
+	if err := w.problem(); err != nil || w.expects() {
+		return err
 	}
 	if len(w.live()) == 0 {
 		if w.onDemand {
@@ -132,22 +141,32 @@ func (w *workers) able(engine, architecture string) error {
 		}
 		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
 	}
-	if err := w.problem(); err != nil {
-		return err
-	}
-	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", architecture, engine)
+	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", c.architecture, c.engine)
 }
 
 // given says why a build that was asked for at a time gets no worker any more;
 // nil when it may.
 func (w *workers) given(c capability, asked time.Time) error {
-	if err := w.able(c.engine, c.architecture); err != nil {
+	if w.expects() {
+		return nil
+	}
+	if err := w.able(c); err != nil {
 		return err
 	}
 	if w.onDemand && len(w.live()) == 0 && w.now().Sub(asked) > arrival {
 		return fault.Unsupported.Newf("No worker was started for this build within %s", arrival)
 	}
 	return nil
+}
+
+// expects says whether workers may not have been heard yet.
+func (w *workers) expects() bool { return w.now().Sub(w.since) < patience }
+
+// starting says whether a live worker does not know yet what it can do.
+func (w *workers) starting() bool {
+	return slices.ContainsFunc(w.live(), func(s sign) bool {
+		return s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0
+	})
 }
 
 // problem is why none of the live workers can do anything; nil when one can.

@@ -1,6 +1,8 @@
 package build
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +25,7 @@ func TestNoWorker(t *testing.T) {
 		return raw
 	}
 	amd64 := presence(&buildv1.Presence{Worker: "w", Slots: 1, Capabilities: []*buildv1.Capability{{Engine: "buildkit", Architecture: "amd64"}}})
-	broken := presence(&buildv1.Presence{Worker: "w", Problem: "there is no runc"})
+	broken := presence(&buildv1.Presence{Worker: "w", Slots: 1, Problem: "there is no runc"})
 	for _, tt := range []struct {
 		name       string
 		onDemand   bool
@@ -48,7 +50,7 @@ func TestNoWorker(t *testing.T) {
 			if tt.heard != nil {
 				w.hear(tt.heard)
 			}
-			if err := w.able("buildkit", tt.arch); (err == nil) != tt.able {
+			if err := w.able(capability{"buildkit", tt.arch}); (err == nil) != tt.able {
 				t.Errorf("asked for a build: %v", err)
 			}
 			err := w.given(capability{"buildkit", tt.arch}, now.Add(-tt.ago))
@@ -57,6 +59,65 @@ func TestNoWorker(t *testing.T) {
 			}
 			if f, ok := fault.As(err); err != nil && (!ok || f.Kind != fault.Unsupported) {
 				t.Errorf("the fault is %v", err)
+			}
+		})
+	}
+}
+
+// TestNobodyCanBuild shows whom a submission waits for, and what it is told when
+// it would wait in vain.
+func TestNobodyCanBuild(t *testing.T) {
+	t.Parallel()
+	worker := func(name, problem string, engines ...string) *buildv1.Presence {
+		p := &buildv1.Presence{Worker: name, Slots: 1, Problem: problem}
+		for _, e := range engines {
+			p.Capabilities = append(p.Capabilities, &buildv1.Capability{Engine: e, Architecture: "amd64"})
+		}
+		return p
+	}
+	broken, starting := worker("broken", "buildkit: there is no runc"), worker("other", "")
+	able, left := worker("other", "", "buildkit"), &buildv1.Presence{Worker: "other"}
+	type says = []*buildv1.Presence
+	for _, tc := range []struct {
+		name  string
+		first says
+		pause time.Duration
+		then  says
+		want  string // "" when the build waits
+	}{
+		{name: "just started"},
+		{name: "nobody came", pause: patience, want: "no worker right now"},
+		{name: "the worker cannot", first: says{broken}, want: "cannot build images: buildkit: there is no runc"},
+		{name: "the worker starts", first: says{starting}},
+		{name: "the worker found out that it cannot", first: says{starting, worker("other", "no disk")}, want: "no disk"},
+		{name: "one cannot, the other starts", first: says{broken, starting}},
+		{name: "one cannot, the other can", first: says{broken, able}},
+		{name: "one cannot, the other left early", first: says{broken, starting, left}, want: "there is no runc"},
+		{name: "one cannot, the other was here", first: says{able, left, broken}},
+		{name: "one cannot, the other was here long ago", first: says{able, left}, pause: absence, then: says{broken}, want: "there is no runc"},
+		{name: "the first worker starts, long after us", pause: patience, then: says{starting}},
+		{name: "nobody has the engine", pause: patience, then: says{worker("other", "", "sif")}, want: "builds for amd64 (buildkit)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			now, c := time.Unix(0, 0), capability{"buildkit", "amd64"}
+			w := newWorkers(func() time.Time { return now }, false)
+			hear := func(all says) {
+				for _, p := range all {
+					raw, err := proto.Marshal(p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.hear(raw)
+					_ = w.able(c) // what is noted of it counts later
+				}
+			}
+			hear(tc.first)
+			now = now.Add(tc.pause)
+			hear(tc.then)
+			err := w.able(c)
+			if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("it is answered %v, want %q", err, tc.want)
 			}
 		})
 	}

@@ -27,7 +27,8 @@ type Engine interface {
 	// Architectures lists what it can build for now, e.g. "amd64". It may change
 	// at any time; it is empty while the engine cannot work.
 	Architectures() []string
-	// Problem says why it cannot work, in words for an operator; "" when it can.
+	// Problem says why it cannot work, in words for an operator; "" when it can, or
+	// is only starting.
 	Problem() string
 	// Build makes and pushes the image, and answers the digest of what was pushed.
 	// It prints to out until it returns. A build that fails is a *Failure; any

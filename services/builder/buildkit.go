@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"log/slog"
@@ -62,16 +63,20 @@ type BuildKit struct {
 	stop context.CancelFunc
 
 	mu      sync.Mutex
+	began   time.Time
 	daemons map[string]*daemonState
 }
+
+// startup is how long a daemon may take for its first answer.
+const startup = 10 * time.Second
 
 // NewBuildKit makes the engine and looks after its daemons in the background:
 // until they answer it has no architectures. The caller closes it.
 func NewBuildKit(o BuildKitOptions) *BuildKit {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &BuildKit{o: o, stop: stop, daemons: map[string]*daemonState{}}
+	b := &BuildKit{o: o, stop: stop, began: time.Now(), daemons: map[string]*daemonState{}}
 	for _, a := range b.names() {
-		b.daemons[a] = &daemonState{problem: "the BuildKit daemon is starting"}
+		b.daemons[a] = &daemonState{}
 		go b.watch(ctx, a)
 	}
 	return b
@@ -108,18 +113,18 @@ func (b *BuildKit) Architectures() []string {
 	return out
 }
 
-// Problem says why there are no architectures.
+// Problem says why there are no architectures; "" while a daemon starts.
 func (b *BuildKit) Problem() string {
 	if len(b.Architectures()) > 0 {
 		return ""
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	problem := cmp.Or(b.o.Problem, "no BuildKit daemon is configured")
 	for _, d := range b.daemons {
-		return d.problem
+		if problem = d.problem; problem == "" {
+			break
+		}
 	}
-	if b.o.Problem == "" {
-		return "no BuildKit daemon is configured"
-	}
-	return b.o.Problem
+	return problem
 }

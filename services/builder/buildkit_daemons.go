@@ -16,10 +16,11 @@ import (
 
 // daemonState is what is known of a daemon.
 type daemonState struct {
-	address string // where it was reached
-	client  *client.Client
-	archs   []string // empty while it does not answer
-	problem string
+	address  string // where it was reached
+	client   *client.Client
+	archs    []string // empty while it does not answer
+	answered bool     // it did, once
+	problem  string   // "" where there is none, or it may just be starting
 }
 
 // watch asks a daemon now and then what it can do.
@@ -38,21 +39,26 @@ func (b *BuildKit) watch(ctx context.Context, name string) {
 }
 
 func (b *BuildKit) probe(ctx context.Context, name string) bool {
-	c, err := b.connect(ctx, name)
+	c, gone := b.connect(ctx, name)
 	var archs []string
-	if err == nil {
+	var silent error
+	if gone == nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		archs, err = architectures(ctx, c)
+		archs, silent = architectures(ctx, c)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.daemons[name]
 	d.archs, d.problem = archs, ""
-	if err != nil {
-		d.problem = "the BuildKit daemon does not answer: " + err.Error()
+	d.answered = d.answered || len(archs) > 0
+	switch {
+	case gone != nil:
+		d.problem = gone.Error()
+	case silent != nil && (d.answered || time.Since(b.began) > startup):
+		d.problem = "the BuildKit daemon does not answer: " + silent.Error()
 	}
-	return err == nil
+	return len(archs) > 0
 }
 
 // connect answers the client of a daemon, a new one where its address changed.

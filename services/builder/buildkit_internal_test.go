@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,25 @@ func TestRendezvous(t *testing.T) {
 		if count[n] < 800 {
 			t.Errorf("%s got %d of 3000 keys", n, count[n])
 		}
+	}
+}
+
+// TestDaemonThatIsSilent shows that a daemon is given time to start, and that its
+// silence is told of afterwards.
+func TestDaemonThatIsSilent(t *testing.T) {
+	t.Parallel()
+	b := NewBuildKit(BuildKitOptions{Addresses: []string{"unix://" + t.TempDir() + "/nobody.sock"}})
+	defer b.Close()
+	b.probe(t.Context(), b.o.Addresses[0])
+	if got := b.Problem(); got != "" || len(b.Architectures()) > 0 {
+		t.Errorf("while it may start its problem is %q, and it builds for %q", got, b.Architectures())
+	}
+	b.mu.Lock()
+	b.began = b.began.Add(-time.Hour)
+	b.mu.Unlock()
+	b.probe(t.Context(), b.o.Addresses[0])
+	if got := b.Problem(); !strings.Contains(got, "does not answer") {
+		t.Errorf("later its problem is %q", got)
 	}
 }
 

@@ -36,24 +36,21 @@ func (w *Worker) presence(skills map[queue]Engine) *buildv1.Presence {
 	return p
 }
 
-// problem is why nothing can be made; never "".
+// problem is why nothing can be made; "" while an engine is only starting.
 func (w *Worker) problem() string {
 	var all []string
 	for _, e := range w.Engines {
-		if p := e.Problem(); p != "" {
-			all = append(all, e.Name()+": "+p)
+		p := e.Problem()
+		if p == "" {
+			return ""
 		}
-	}
-	if len(all) == 0 {
-		return "no engine is ready yet"
+		all = append(all, e.Name()+": "+p)
 	}
 	return strings.Join(all, "; ")
 }
 
 // leaving is the last presence of a worker: it takes nothing more.
-func (w *Worker) leaving() *buildv1.Presence {
-	return &buildv1.Presence{Worker: w.Settings.Name, Problem: "the worker stops"}
-}
+func (w *Worker) leaving() *buildv1.Presence { return &buildv1.Presence{Worker: w.Settings.Name} }
 
 // fingerprint tells presences apart, but for their time.
 func fingerprint(p *buildv1.Presence) string {

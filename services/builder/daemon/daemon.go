@@ -77,14 +77,13 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	ctx, stop := context.WithCancel(ctx)
 	d := &Daemon{
 		o: o, program: program, runtime: runtime, stop: stop, done: make(chan struct{}),
-		limits: newGroups(o.Dir, o.Memory, o.Pids, o.Log), problem: errors.New("the build daemon is starting"),
+		limits: newGroups(o.Dir, o.Memory, o.Pids, o.Log),
 	}
-	c, err := d.start()
-	if err != nil {
+	if d.child, err = d.start(); err != nil {
 		stop()
 		return nil, fmt.Errorf("the build daemon cannot be started: %w", err)
 	}
-	go d.supervise(ctx, c)
+	go d.supervise(ctx, d.child)
 	return d, nil
 }
 
@@ -147,7 +146,6 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 	wait := 250 * time.Millisecond
 	for {
 		began := time.Now()
-		d.become(c, nil)
 		select {
 		case <-ctx.Done():
 			c.kill()
@@ -172,6 +170,7 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 				d.o.Log.Error("The build daemon cannot be started; trying again", "err", err)
 			}
 		}
+		d.become(c, nil)
 	}
 }
 

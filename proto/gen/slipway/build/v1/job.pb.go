@@ -297,13 +297,13 @@ type Presence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who it is.
 	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Jobs it can do at a time.
+	// Jobs it can do at a time; 0 when it stops.
 	Slots int32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
 	// What it can make, and for which platforms.
 	Capabilities []*Capability `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// When the message was sent.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	// Why it can make nothing at all; "" when it can.
+	// Why it can make nothing at all; "" when it can, or is only starting.
 	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
