@@ -52,7 +52,7 @@ func (a *App) buildBuilder() error {
 func (a *App) startDaemon(o *builder.BuildKitOptions) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
 		Dir: a.dir("buildkit"), Egress: a.net.egress.DialContext, Forward: a.loopbacks(), Plain: a.net.plain,
-		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), Log: o.Log,
+		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, Log: o.Log,
 	})
 	if err != nil {
 		o.Problem = err.Error()

@@ -36,6 +36,9 @@ type Options struct {
 	// Pids is how many processes and threads a build's steps may have; 0 is no
 	// limit.
 	Pids int64
+	// CPUs is how many processors' time a build's steps may use, e.g. 0.5; 0 is no
+	// limit.
+	CPUs float64
 	Log  *slog.Logger
 }
 
@@ -77,7 +80,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	ctx, stop := context.WithCancel(ctx)
 	d := &Daemon{
 		o: o, program: program, runtime: runtime, stop: stop, done: make(chan struct{}),
-		limits: newGroups(o.Dir, o.Memory, o.Pids, o.Log),
+		limits: newGroups(groupsDir, o),
 	}
 	if d.child, err = d.start(); err != nil {
 		stop()

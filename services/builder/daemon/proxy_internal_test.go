@@ -97,10 +97,3 @@ func TestGrown(t *testing.T) {
 		t.Errorf("it grew by %d bytes", got)
 	}
 }
-
-func TestGroupNames(t *testing.T) {
-	t.Parallel()
-	if got := clean("../a/b_1-X"); got != "---a-b_1-X" {
-		t.Errorf("got %q", got)
-	}
-}

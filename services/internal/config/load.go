@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"slices"
@@ -139,6 +140,12 @@ func (f Field) set(text string) error {
 			return fmt.Errorf("must be a whole number, not %q", text)
 		}
 		*p = n
+	case *float64:
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return fmt.Errorf("must be a number such as 2 or 0.5, not %q", text)
+		}
+		*p = x
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil || d < 0 {

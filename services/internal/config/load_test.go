@@ -115,6 +115,7 @@ func TestEveryWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want.AnonymousAccess, want.TokenTTL, want.LayerCache = false, 90*time.Minute, 512<<20
+	want.BuildCPUs = 1.5
 	want.EgressAllow = []string{"10.0.0.0/8", "registry.internal"}
 	want.LimitPullsUser = ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 100, Window: time.Hour}}
 	want.LimitPullsAnonymous = nil
@@ -126,12 +127,12 @@ func TestEveryWay(t *testing.T) {
 	}{
 		{name: "flags", args: []string{
 			"--anonymous-access=false", "--token-ttl=90m", "--layer-cache=512MiB", "--egress-allow=10.0.0.0/8,registry.internal",
-			"--limit-pulls-user=20/1s,100/1h", "--limit-pulls-anonymous=0",
+			"--limit-pulls-user=20/1s,100/1h", "--limit-pulls-anonymous=0", "--build-cpus=1.5",
 		}},
 		{name: "environment", env: map[string]string{
 			"SLIPWAY_ANONYMOUS_ACCESS": "false", "SLIPWAY_TOKEN_TTL": "1h30m", "SLIPWAY_LAYER_CACHE": "512 MiB",
 			"SLIPWAY_EGRESS_ALLOW": " 10.0.0.0/8 , registry.internal,", "SLIPWAY_LIMIT_PULLS_USER": "20/1s, 100/1h",
-			"SLIPWAY_LIMIT_PULLS_ANONYMOUS": "0",
+			"SLIPWAY_LIMIT_PULLS_ANONYMOUS": "0", "SLIPWAY_BUILD_CPUS": "1.50",
 		}},
 		{name: "file", file: `
 anonymous_access: false
@@ -140,6 +141,7 @@ layer_cache: 536870912
 egress_allow: [10.0.0.0/8, registry.internal]
 limit_pulls_user: 20/1s,100/1h
 limit_pulls_anonymous: 0
+build_cpus: 1.5
 `},
 		{name: "file, other spellings", file: `
 anonymous_access: "false"
@@ -150,6 +152,7 @@ limit_pulls_user:
   - 20/1s
   - 100/1h
 limit_pulls_anonymous: ""
+build_cpus: "1.5"
 `},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -168,6 +171,7 @@ func TestLoadReportsAllProblems(t *testing.T) {
 anonymous_access: maybe
 drain_delay: -1s
 limit_pulls_user: 5
+build_cpus: nan
 htp_addr: :80
 `)
 	if err == nil {
@@ -175,7 +179,7 @@ htp_addr: :80
 	}
 	for _, want := range []string{
 		"token_ttl (from --token-ttl)", "layer_cache (from SLIPWAY_LAYER_CACHE)", "anonymous_access (from /",
-		"drain_delay", "limit_pulls_user", `there is no setting "htp_addr"`,
+		"drain_delay", "limit_pulls_user", "build_cpus", `there is no setting "htp_addr"`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nlacks %s", err, want)

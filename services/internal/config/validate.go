@@ -37,6 +37,7 @@ func (c *Config) Validate() error {
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
 		between("pull_wait", c.PullWait, 0, 24*time.Hour),
 		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency}),
+		processors("build_cpus", c.BuildCPUs),
 		builders(c.BuildkitAddr),
 		repository("build_repository", c.BuildRepository),
 		logLevel(c.LogLevel),
@@ -61,6 +62,15 @@ func atLeast0(values map[string]int) error {
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// processors checks against what the kernel can count: a hundredth of one, and
+// far fewer than ten thousand.
+func processors(key string, n float64) error {
+	if n != 0 && (n < 0.01 || n > 10_000) {
+		return fmt.Errorf("%s must be 0 or between 0.01 and 10000, not %v", key, n)
+	}
+	return nil
 }
 
 func builders(addrs []string) error {

@@ -46,6 +46,9 @@ func TestValidate(t *testing.T) {
 		{"a short life", "--token-ttl=59s", "token_ttl"},
 		{"the shortest life", "--token-ttl=1m", ""},
 		{"a long life", "--token-ttl=8761h", "token_ttl"},
+		{"half a processor", "--build-cpus=0.5", ""},
+		{"less than the kernel counts", "--build-cpus=0.001", "build_cpus"},
+		{"processors to give back", "--build-cpus=-1", "build_cpus"},
 		{"log level", "--log-level=loud", "log_level"},
 		{"log level in capitals", "--log-level=WARN", ""},
 	} {

@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestLimitsAreWritten looks at what the system is told, in the words of both
+// versions of control groups.
+func TestLimitsAreWritten(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		o    Options
+		v2   bool
+		want map[string]string
+	}{
+		{"version 1", Options{Memory: 64 << 20, Pids: 50, CPUs: 1.5}, false, map[string]string{
+			"memory/memory.limit_in_bytes": "67108864", "pids/pids.max": "50", "cpu/cpu.cfs_quota_us": "150000",
+		}},
+		{"version 2", Options{Memory: 64 << 20, Pids: 50, CPUs: 1.5}, true, map[string]string{
+			"memory.max": "67108864", "memory.swap.max": "0", "pids.max": "50", "cpu.max": "150000 100000",
+		}},
+		{"version 1, a part of a processor alone", Options{CPUs: 0.05}, false, map[string]string{"cpu/cpu.cfs_quota_us": "5000"}},
+		{"version 2, a part of a processor alone", Options{CPUs: 0.05}, true, map[string]string{"cpu.max": "5000 100000"}},
+		{"no limit", Options{}, true, map[string]string{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			root := t.TempDir()
+			if tc.v2 {
+				if err := set(root, "cgroup.controllers", "cpu memory pids"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			tc.o.Dir, tc.o.Log = "/data", testkit.Log(t)
+			g := newGroups(root, tc.o)
+			parent, _, _ := g.make("0123_1")
+			got := map[string]string{}
+			for _, l := range g.limits {
+				if !tc.v2 {
+					read(t, got, l.controller+"/"+l.file1, filepath.Join(root, l.controller, parent, l.file1))
+					continue
+				}
+				read(t, got, l.file2, filepath.Join(root, parent, l.file2))
+				if l.controller == "memory" {
+					read(t, got, "memory.swap.max", filepath.Join(root, parent, "memory.swap.max"))
+				}
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" || (parent == "") != (len(tc.want) == 0) {
+				t.Errorf("the group is %q: %s", parent, diff)
+			}
+		})
+	}
+}
+
+func read(t *testing.T, into map[string]string, name, path string) {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into[name] = string(raw)
+}
+
+func TestGroupNames(t *testing.T) {
+	t.Parallel()
+	if got := clean("../a/b_1-X"); got != "---a-b_1-X" {
+		t.Errorf("got %q", got)
+	}
+}
