@@ -84,7 +84,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 	for n := range maps.Values(want) {
 		all += n
 	}
-	for end := time.Now().Add(20 * time.Second); sum() < all && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); sum() < all && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	time.Sleep(50 * time.Millisecond)

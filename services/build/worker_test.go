@@ -70,7 +70,7 @@ func (w *worker) setUp(t *testing.T) {
 // poll repeats until it works.
 func poll(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for {
 		err := try(ctx)

@@ -191,7 +191,7 @@ func (n nearby) Resolve(ctx context.Context, repo upstream.Repository, ref strin
 
 func (w *workshop) ready(t testing.TB) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); len(w.engine.Architectures()) == 0; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); len(w.engine.Architectures()) == 0; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the daemon is not ready: %s", w.engine.Problem())
 		}
@@ -209,7 +209,7 @@ func (w *workshop) job(id, dockerfile string) builder.Job {
 func (w *workshop) build(t *testing.T, job builder.Job) (string, *printed, error) {
 	t.Helper()
 	out := &printed{}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	start := time.Now()
 	digest, err := w.engine.Build(ctx, job, out)

@@ -71,10 +71,10 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 		}
 		return "sha256:5", nil
 	}
-	stop := y.work(nc, builder.Settings{}, 5*time.Second)
+	stop := y.work(nc, builder.Settings{}, 30*time.Second)
 	t.Cleanup(stop)
 	for _, id := range []string{"during_1", "later_1"} {
-		y.room.add(id, time.Minute)
+		y.room.add(id, 10*time.Minute)
 	}
 	y.submit("during_1")
 	<-started
@@ -122,8 +122,8 @@ func TestWorkerSendsLongLogs(t *testing.T) {
 		}
 		return "sha256:6", nil
 	}
-	y.work(y.nc, builder.Settings{}, 5*time.Second)
-	y.room.add("b_1", time.Minute)
+	y.work(y.nc, builder.Settings{}, 30*time.Second)
+	y.room.add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	if r := next(); !r.GetSucceeded() {
 		t.Fatalf("got %v", r)
