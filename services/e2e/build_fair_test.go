@@ -20,8 +20,9 @@ func TestBuildsAreFair(t *testing.T) {
 	base := up.Push(t, "base/busybox:1", busybox(t, true))
 	p := oneProcess(t, common(t, []string{up.Host}, settings{"build_concurrency": "1", "limit_builds_anonymous": "0", "limit_builds_user": "0"}))
 	first := []string{"Authorization", "Bearer " + p.token}
-	// All are queued while the worker has this one.
-	long := p.order(recipe("FROM "+base, "RUN busybox sleep 15"), first...)
+	g := newGate(t) // the worker stands there while all are queued
+	long := p.order(recipe("FROM "+base, g.step()), first...)
+	g.reached(t)
 	queue := func(who string, n int, header ...string) (builds []queued) {
 		for i := range n {
 			a := p.order(recipe("FROM scratch", fmt.Sprintf("LABEL who=%s n=%d", who, i)), header...)
@@ -30,9 +31,7 @@ func TestBuildsAreFair(t *testing.T) {
 		return builds
 	}
 	builds := append(queue("A", 40, first...), queue("b", 10)...)
-	if s := p.call(http.MethodGet, "/v1alpha1/builds/"+text(long, "buildId")+"/status", nil).json(t); s["status"] != "PENDING" {
-		t.Skipf("queueing took longer than the first build: %v", s)
-	}
+	g.passed(t, text(long, "targetImage"))
 	begin := time.Now()
 	for i := range builds {
 		if s := p.finished(t, builds[i].request); s["succeeded"] != true {

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +20,7 @@ type faulty struct {
 	*program
 	base   string
 	images *testkit.Registry
+	gate   *gate
 	steps  int
 }
 
@@ -32,7 +31,7 @@ func TestBuildFaults(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	p, images := buildersPerRole(t, []string{up.Host}, settings{"limit_builds_anonymous": "0", "build_concurrency": "2", "drain_timeout": "3s"})
-	f := &faulty{program: p, base: up.Push(t, "base/busybox:1", busybox(t, true)), images: images}
+	f := &faulty{program: p, base: up.Push(t, "base/busybox:1", busybox(t, true)), images: images, gate: newGate(t)}
 	for _, tc := range []struct {
 		name string
 		test func(*faulty, *testing.T)
@@ -56,25 +55,34 @@ func TestBuildFaults(t *testing.T) {
 	f.t = t
 }
 
-// slow is a request for an image that takes some seconds to build, unlike all
-// others; its log counts them.
-func (f *faulty) slow(seconds int) map[string]any {
+// slow is a request for an image unlike all others. Its step stands still after
+// the second and the fourth of six lines, until it may go on.
+func (f *faulty) slow() map[string]any {
 	f.steps++
+	n := strconv.Itoa(f.steps)
 	return recipe("FROM "+f.base, fmt.Sprintf(
-		"RUN for i in $(busybox seq 1 %d); do echo tick $i of %d; busybox sleep 1; done; echo %d > /mark.txt", seconds, f.steps, f.steps))
+		"RUN for i in 1 2 3 4 5 6; do echo tick $i of %[1]s; case $i in 2) %[2]s;; 4) %[3]s;; esac; done; echo %[1]s > /mark.txt",
+		n, f.gate.wait(n+"-two"), f.gate.wait(n+"-four")))
 }
 
-// begun orders a build and waits until its first step prints.
-func (f *faulty) begun(t *testing.T, seconds int) map[string]any {
+// begun orders a build and waits until it stands still.
+func (f *faulty) begun(t *testing.T) map[string]any {
 	t.Helper()
-	answer := f.order(f.slow(seconds))
+	answer := f.order(f.slow())
 	f.prints(t, answer, "tick 2 of")
 	return answer
 }
 
+// goOn lets all builds go on that were asked for so far.
+func (f *faulty) goOn() {
+	for n := range f.steps {
+		f.gate.release(strconv.Itoa(n+1)+"-two", strconv.Itoa(n+1)+"-four")
+	}
+}
+
 func (f *faulty) prints(t *testing.T, answer map[string]any, text string) {
 	t.Helper()
-	if err := within(time.Minute, func() error {
+	if err := within(5*time.Minute, func() error {
 		if log := f.log(answer); !strings.Contains(log, text) {
 			return fmt.Errorf("the log has no %q: %s", text, tail(log, 500))
 		}
@@ -109,7 +117,8 @@ func (f *faulty) succeeds(t *testing.T, answer map[string]any) {
 // madeOnce counts how often an image was pushed by its name.
 func (f *faulty) madeOnce(t *testing.T, answer map[string]any) {
 	t.Helper()
-	_, tag, _ := strings.Cut(text(answer, "targetImage")[len(f.host):], ":")
+	target := text(answer, "targetImage")
+	tag := target[strings.LastIndexByte(target, ':')+1:]
 	var puts []string
 	for _, r := range f.images.Requests() {
 		if strings.HasPrefix(r, "PUT ") && strings.HasSuffix(r, "/manifests/"+tag) {
@@ -150,7 +159,8 @@ func (f *faulty) worker(t *testing.T, answer map[string]any) *process {
 func (f *faulty) twins(t *testing.T) {
 	urls := []string{f.url, f.another()}
 	for range 5 {
-		body := f.slow(1)
+		body := f.slow()
+		f.goOn()
 		var all sync.WaitGroup
 		begin := make(chan struct{})
 		answers := make([]map[string]any, 6)
@@ -179,24 +189,23 @@ func (f *faulty) twins(t *testing.T) {
 }
 
 func (f *faulty) waitingPulls(t *testing.T) {
-	answer := f.begun(t, 5)
-	target := text(answer, "targetImage")
-	_, tag, _ := strings.Cut(target[len(f.host):], ":")
+	answer := f.begun(t)
 	var all sync.WaitGroup
 	for _, replica := range f.replicas {
 		all.Go(func() {
-			url := strings.Replace(v2(target), f.host, replica, 1) + "/manifests/" + tag
+			url := strings.Replace(manifest(text(answer, "targetImage")), f.host, replica, 1)
 			if r := request(t, http.MethodGet, url, nil); r.status != http.StatusOK {
 				t.Errorf("%s answers %d %s", replica, r.status, r.body)
 			}
 		})
 	}
+	f.goOn()
 	all.Wait()
 	f.succeeds(t, answer)
 }
 
 func (f *faulty) deleteCancels(t *testing.T) {
-	body := f.slow(600)
+	body := f.slow()
 	one, two := f.order(body), f.order(body)
 	f.prints(t, one, "tick 2 of")
 	revoke := func(answer map[string]any) {
@@ -208,12 +217,13 @@ func (f *faulty) deleteCancels(t *testing.T) {
 	path := "/v1alpha1/builds/" + text(one, "buildId")
 	worker := f.worker(t, one)
 	revoke(one)
-	f.prints(t, two, "tick 5 of") // it goes on
+	f.gate.release(strconv.Itoa(f.steps) + "-two")
+	f.prints(t, two, "tick 4 of") // it goes on
 	if b := f.call(http.MethodGet, path, nil).json(t); b["status"] != "PENDING" {
 		t.Errorf("another request waits for it, yet it is %v", b)
 	}
 	revoke(two)
-	if err := within(10*time.Second, func() error {
+	if err := within(time.Minute, func() error {
 		if b := f.call(http.MethodGet, path, nil).json(t); b["succeeded"] != false || b["reason"] != "cancelled" {
 			return fmt.Errorf("nobody waits for it, yet it is %v", b)
 		}
@@ -235,7 +245,7 @@ func (f *faulty) deleteCancels(t *testing.T) {
 
 // daemonDies ends buildkitd while a step runs.
 func (f *faulty) daemonDies(t *testing.T) {
-	answer := f.begun(t, 6)
+	answer := f.begun(t)
 	worker := f.worker(t, answer)
 	tree := descendants(worker.cmd.Process.Pid)
 	if len(tree) < 3 { // the daemon, the runtime, the step
@@ -244,16 +254,10 @@ func (f *faulty) daemonDies(t *testing.T) {
 	if err := syscall.Kill(tree[0].pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(10*time.Second, func() error {
-		if left := slices.DeleteFunc(slices.Clone(tree), func(p born) bool { return !p.lives() }); len(left) > 0 {
-			return fmt.Errorf("left behind: %v of %v", left, tree)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	f.allEnd(t, tree)
+	f.goOn()
 	f.succeeds(t, answer)
-	if err := within(10*time.Second, func() error {
+	if err := within(time.Minute, func() error {
 		if left := groupsOf(text(answer, "buildId")); len(left) > 0 {
 			return fmt.Errorf("control groups are left: %v", left)
 		}
@@ -265,43 +269,46 @@ func (f *faulty) daemonDies(t *testing.T) {
 
 // builderDies ends the worker that has the build; the other one finishes it.
 func (f *faulty) builderDies(t *testing.T) {
-	answer := f.begun(t, 5)
+	answer := f.begun(t)
+	id := text(answer, "buildId")
+	seen := f.events(t, f.host, id, "", 4)
 	worker := f.worker(t, answer)
 	tree := descendants(worker.cmd.Process.Pid)
 	worker.kill()
-	if err := within(10*time.Second, func() error {
-		if left := slices.DeleteFunc(slices.Clone(tree), func(p born) bool { return !p.lives() }); len(left) > 0 {
-			return fmt.Errorf("left behind: %v of %v", left, tree)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
+	f.allEnd(t, tree)
+	f.goOn()
 	f.succeeds(t, answer) // the bus waits half a minute for a sign of life
+	// Who saw a part of the first try's log goes on where that was.
+	rest, whole := f.events(t, f.host, id, seen[len(seen)-1].id, 100000), f.events(t, f.host, id, "", 100000)
+	if got := append(seen, rest...); fmt.Sprint(got) != fmt.Sprint(whole) {
+		t.Errorf("in two parts:\n%v\nat once:\n%v", got, whole)
+	}
 	worker.start()
 }
 
 // builderStops ends it in order: the other one gets the build at once.
 func (f *faulty) builderStops(t *testing.T) {
-	answer := f.begun(t, 20)
+	answer := f.begun(t)
 	worker := f.worker(t, answer)
 	begin := time.Now()
 	if err := worker.stop(); err != nil {
 		t.Errorf("the builder ends with %v", err)
 	}
 	t.Logf("it took %s to stop", time.Since(begin))
+	f.goOn()
 	f.succeeds(t, answer)
 	worker.start()
 }
 
-// buildServicesDie ends them while a step runs, and they come back when the step
-// is over.
+// buildServicesDie ends them while a step runs, and they come back some time after
+// the step was over.
 func (f *faulty) buildServicesDie(t *testing.T) {
-	answer := f.begun(t, 5)
+	answer := f.begun(t)
 	for _, name := range []string{"build-1", "build-2"} {
 		f.process(name).kill()
 	}
-	time.Sleep(6 * time.Second) // the worker is to want a login meanwhile
+	f.goOn()
+	time.Sleep(5 * time.Second) // the worker is to want a login meanwhile
 	for _, name := range []string{"build-1", "build-2"} {
 		f.process(name).start()
 	}
@@ -309,8 +316,9 @@ func (f *faulty) buildServicesDie(t *testing.T) {
 }
 
 func (f *faulty) natsDies(t *testing.T) {
-	answer := f.begun(t, 6)
+	answer := f.begun(t)
 	f.nats.Kill()
+	f.goOn()
 	time.Sleep(2 * time.Second)
 	if err := f.nats.Start(); err != nil {
 		t.Fatal(err)
@@ -325,31 +333,41 @@ func (f *faulty) natsDies(t *testing.T) {
 }
 
 func (f *faulty) redisDies(t *testing.T) {
-	answer := f.begun(t, 4)
+	answer := f.begun(t)
 	f.redis.Kill()
+	f.goOn()
 	f.succeeds(t, answer)
-	f.succeeds(t, f.begun(t, 2))
+	f.fromStart(t)
 	if err := f.redis.Start(); err != nil {
 		t.Fatal(err)
 	}
-	f.succeeds(t, f.begun(t, 2))
+	f.fromStart(t)
+}
+
+// fromStart makes one image more.
+func (f *faulty) fromStart(t *testing.T) {
+	t.Helper()
+	answer := f.begun(t)
+	f.goOn()
+	f.succeeds(t, answer)
 }
 
 func (f *faulty) postgresDies(t *testing.T) {
-	answer := f.begun(t, 6)
+	answer := f.begun(t)
 	f.postgres.Kill()
-	r := f.call(http.MethodPost, "/v1alpha2/container", f.slow(1))
+	r := f.call(http.MethodPost, "/v1alpha2/container", f.slow())
 	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || strings.Contains(string(r.body), "dial") {
 		t.Errorf("a request is answered %d %v %s", r.status, r.header, r.body)
 	}
-	time.Sleep(6 * time.Second) // the build ends meanwhile
+	f.goOn()
+	time.Sleep(5 * time.Second) // the build ends meanwhile
 	if r := f.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/status", nil); r.status != http.StatusServiceUnavailable {
 		t.Errorf("the build's status is answered %d %s", r.status, r.body)
 	}
 	if err := f.postgres.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(30*time.Second, func() error {
+	if err := within(2*time.Minute, func() error {
 		if r := f.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "requestId")+"/status", nil); r.status != http.StatusOK {
 			return &unexpectedStatus{r.status}
 		}
@@ -358,58 +376,18 @@ func (f *faulty) postgresDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.succeeds(t, answer)
-	f.succeeds(t, f.begun(t, 2))
+	f.fromStart(t)
 }
 
-// born is a process that is told from a later one with the same number.
-type born struct {
-	pid  int
-	name string
-	at   string
-}
-
-func (b born) lives() bool { now, ok := lookAt(b.pid); return ok && now.at == b.at }
-
-// lookAt answers a process that runs.
-func lookAt(pid int) (born, bool) {
-	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return born{}, false
-	}
-	begin, rest, ok := strings.Cut(string(raw), ") ")
-	f := strings.Fields(rest)
-	if !ok || len(f) < 20 || f[0] == "Z" {
-		return born{}, false
-	}
-	return born{pid, begin[strings.IndexByte(begin, '(')+1:], f[19]}, true
-}
-
-// descendants are all processes that a process has started, its children first.
-func descendants(pid int) (out []born) {
-	for next := []int{pid}; len(next) > 0; next = next[1:] {
-		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
-		for _, list := range lists {
-			raw, _ := os.ReadFile(list)
-			for _, field := range strings.Fields(string(raw)) {
-				child, _ := strconv.Atoi(field)
-				if p, ok := lookAt(child); ok {
-					out, next = append(out, p), append(next, child)
-				}
-			}
+// allEnd waits until processes are gone.
+func (f *faulty) allEnd(t *testing.T, tree []born) {
+	t.Helper()
+	if err := within(time.Minute, func() error {
+		if left := slices.DeleteFunc(slices.Clone(tree), func(p born) bool { return !p.lives() }); len(left) > 0 {
+			return fmt.Errorf("left behind: %v of %v", left, tree)
 		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
-	return out
-}
-
-// groupsOf are the control groups of a build.
-func groupsOf(build string) (out []string) {
-	for _, where := range []string{"/sys/fs/cgroup/slipway/*/*", "/sys/fs/cgroup/*/slipway/*/*"} {
-		all, _ := filepath.Glob(where)
-		for _, dir := range all {
-			if strings.Contains(filepath.Base(dir), build) {
-				out = append(out, dir)
-			}
-		}
-	}
-	return out
 }

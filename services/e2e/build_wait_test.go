@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// gate holds builds where their steps are, until the test lets them go on.
+type gate struct {
+	url   string
+	begun atomic.Int64 // how often a step began
+	mu    sync.Mutex
+	open  map[string]bool
+}
+
+func newGate(t testing.TB) *gate {
+	t.Helper()
+	g := &gate{open: map[string]bool{}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		switch {
+		case r.URL.Path == "/begin":
+			g.begun.Add(1)
+		case !g.open[r.URL.Path[1:]]:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	}))
+	t.Cleanup(server.Close)
+	g.url = server.URL
+	return g
+}
+
+// wait is a command that ends when the gate of a name is open; it asks through the
+// proxy of builds.
+func (g *gate) wait(name string) string {
+	return "until " + g.ask(name) + " 2>/dev/null; do busybox sleep 0.2; done"
+}
+
+func (g *gate) ask(path string) string { return "busybox wget -q -O /dev/null " + g.url + "/" + path }
+
+func (g *gate) release(names ...string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, n := range names {
+		g.open[n] = true
+	}
+}
+
+// step is an instruction that waits.
+func (g *gate) step() string {
+	return "RUN " + g.ask("begin") + " && echo waiting at the gate && " + g.wait("gate") + "; echo passed > /mark.txt"
+}
+
+// reached waits until the step runs.
+func (g *gate) reached(t testing.TB) {
+	t.Helper()
+	if err := within(2*time.Minute, func() error {
+		if g.begun.Load() == 0 {
+			return errors.New("the step has not begun")
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// passed wants the image that lies behind the gate, made by one run of the step.
+func (g *gate) passed(t *testing.T, target string) {
+	t.Helper()
+	g.release("gate")
+	if got := files(t, pull(t, target, "amd64"))["mark.txt"]; got != "passed\n" {
+		t.Errorf("the image holds %q", got)
+	}
+	if n := g.begun.Load(); n != 1 {
+		t.Errorf("the step ran %d times", n)
+	}
+}
+
+// manifest is the address of a target's manifest.
+func manifest(target string) string {
+	return v2(target) + "/manifests/" + target[strings.LastIndexByte(target, ':')+1:]
+}
+
+// TestPullThatIsCut lets a pull end while it waits, as a proxy ends connections
+// that are silent: the build goes on, and the next pull goes on waiting.
+func TestPullThatIsCut(t *testing.T) {
+	up := testkit.NewRegistry(t, testkit.Open)
+	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
+		g := newGate(t)
+		body := recipe("FROM "+up.Push(t, "base/busybox:1", busybox(t, true)), g.step())
+		first := p.order(body)
+		target := text(first, "targetImage")
+		g.reached(t)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, manifest(target), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err := http.DefaultClient.Do(req); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a pull does not wait: %v, %v", resp, err)
+			}
+			cancel()
+		}
+		if b := p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/status", nil).json(t); b["status"] != "PENDING" {
+			t.Errorf("after the cut the build is %v", b)
+		}
+		if again := p.order(body); again["buildId"] != first["buildId"] || again["cached"] != true || again["succeeded"] != nil {
+			t.Errorf("asked again, %v is answered as %v", first, again)
+		}
+		g.passed(t, target)
+	})
+}
+
+// said is what a program prints while it runs.
+type said struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// awaits waits for a text.
+func (s *said) awaits(t testing.TB, text string) {
+	t.Helper()
+	if err := within(2*time.Minute, func() error {
+		if !strings.Contains(s.String(), text) {
+			return fmt.Errorf("%q is not in %s", text, s)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// background starts the command line.
+func (p *program) background(t testing.TB, args ...string) (cmd *exec.Cmd, out, errs *said) {
+	t.Helper()
+	out, errs = &said{}, &said{}
+	cmd = exec.CommandContext(t.Context(), filepath.Join(binaries, "slipway"), args...)
+	cmd.Env = append(os.Environ(), "SLIPWAY_SERVER="+p.url, "SLIPWAY_TOKEN="+p.token)
+	cmd.Stdout, cmd.Stderr = out, errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, out, errs
+}
+
+// TestCommandLineIsInterrupted sends Ctrl-C to who waits for a build, and comes
+// back to it with what was printed.
+func TestCommandLineIsInterrupted(t *testing.T) {
+	up := testkit.NewRegistry(t, testkit.Open)
+	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
+		g := newGate(t)
+		file := writeFile(t, "Dockerfile", "FROM "+up.Push(t, "base/busybox:1", busybox(t, true))+"\n"+g.step()+"\n")
+		cmd, out, errs := p.background(t, "build", "-f", file, "--await")
+		errs.awaits(t, "waiting at the gate")
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || out.String() != "" {
+			t.Errorf("interrupted, it ends with %v and printed %q", err, out)
+		}
+		hint := regexp.MustCompile(`interrupted; the build goes on[^\n]*\n  slipway (logs \S+ -f)\n  slipway (status \S+)\nThe image will be (\S+)\n$`).FindStringSubmatch(errs.String())
+		if hint == nil {
+			t.Fatalf("interrupted, it says %s", errs)
+		}
+		if now, _, err := p.slipway(strings.Fields(hint[2])...); err != nil || !strings.Contains(now, "BUILDING") {
+			t.Errorf("slipway %s: %v\n%s", hint[2], err, now)
+		}
+		back, log, trouble := p.background(t, strings.Fields(hint[1])...)
+		log.awaits(t, "waiting at the gate")
+		g.passed(t, hint[3])
+		if err := back.Wait(); err != nil || !strings.Contains(log.String(), "exporting to image") {
+			t.Errorf("slipway %s: %v\n%s%s", hint[1], err, log, trouble)
+		}
+	})
+}

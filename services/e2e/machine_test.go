@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// born is a process that is told from a later one with the same number.
+type born struct {
+	pid  int
+	name string
+	at   string
+}
+
+func (b born) lives() bool { now, ok := lookAt(b.pid); return ok && now.at == b.at }
+
+// lookAt answers a process that runs.
+func lookAt(pid int) (born, bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return born{}, false
+	}
+	begin, rest, ok := strings.Cut(string(raw), ") ")
+	f := strings.Fields(rest)
+	if !ok || len(f) < 20 || f[0] == "Z" {
+		return born{}, false
+	}
+	return born{pid, begin[strings.IndexByte(begin, '(')+1:], f[19]}, true
+}
+
+// descendants are all processes that a process has started, its children first.
+func descendants(pid int) (out []born) {
+	for next := []int{pid}; len(next) > 0; next = next[1:] {
+		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
+		for _, list := range lists {
+			raw, _ := os.ReadFile(list)
+			for _, field := range strings.Fields(string(raw)) {
+				child, _ := strconv.Atoi(field)
+				if p, ok := lookAt(child); ok {
+					out, next = append(out, p), append(next, child)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// groupsOf are the control groups of a build.
+func groupsOf(build string) (out []string) {
+	for _, where := range []string{"/sys/fs/cgroup/slipway/*/*", "/sys/fs/cgroup/*/slipway/*/*"} {
+		all, _ := filepath.Glob(where)
+		for _, dir := range all {
+			if strings.Contains(filepath.Base(dir), build) {
+				out = append(out, dir)
+			}
+		}
+	}
+	return out
+}
