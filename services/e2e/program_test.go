@@ -44,7 +44,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settings are SLIPWAY_ variables by key, in lower case; OTEL_ ones as they are.
+// settings are SLIPWAY_ variables by key, in lower case; those in upper case are as
+// they are.
 type settings map[string]string
 
 // process is one running slipwayd.
@@ -74,7 +75,7 @@ func (p *process) launch() error {
 	p.cmd = exec.Command(filepath.Join(binaries, "slipwayd"), append([]string{"serve"}, p.args...)...)
 	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1")
 	for k, v := range p.env {
-		if !strings.HasPrefix(k, "OTEL_") {
+		if k != strings.ToUpper(k) {
 			k = "SLIPWAY_" + strings.ToUpper(k)
 		}
 		p.cmd.Env = append(p.cmd.Env, k+"="+v)
@@ -89,7 +90,7 @@ func (p *process) launch() error {
 	}
 	p.mu.Unlock()
 	defer p.mu.Lock()
-	return within(30*time.Second, func() error { return get(p.admin + "/readyz") })
+	return within(2*time.Minute, func() error { return get(p.admin + "/readyz") })
 }
 
 type lockedWriter struct {

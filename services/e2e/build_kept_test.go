@@ -1,0 +1,74 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestBuiltImageIsKept ends the process that has everything embedded, in order
+// and with kill -9: what was built stays, under its name and its digest.
+func TestBuiltImageIsKept(t *testing.T) {
+	needBuilds(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	p := oneProcess(t, common(t, []string{up.Host}, nil))
+	body := recipe("FROM "+up.Push(t, "base/busybox:1", busybox(t, true)), "RUN echo made > /mark.txt")
+	first := p.order(body)
+	target := text(first, "targetImage")
+	want := digestOf(t, pull(t, target, "amd64"))
+	log := p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/logs", nil)
+	for _, end := range []struct {
+		name string
+		do   func(*process)
+	}{
+		{"stopped", func(proc *process) {
+			if err := proc.stop(); err != nil {
+				t.Errorf("it ends with %v", err)
+			}
+		}},
+		{"killed", (*process).kill},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			end.do(p.procs[0])
+			p.procs[0].start()
+			name := target[:strings.LastIndexByte(target, ':')]
+			for _, ref := range []string{target, name + "@" + want} {
+				img := pull(t, ref, "amd64")
+				if got := digestOf(t, img); got != want || files(t, img)["mark.txt"] != "made\n" {
+					t.Errorf("%s is %s, want %s", ref, got, want)
+				}
+			}
+			if again := p.order(body); again["buildId"] != first["buildId"] || again["cached"] != true || again["succeeded"] != true {
+				t.Errorf("asked again, %v is answered as %v", first, again)
+			}
+			if now := p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/logs", nil); string(now.body) != string(log.body) {
+				t.Errorf("its log was\n%s\nand is\n%s", log.body, now.body)
+			}
+		})
+	}
+}
+
+// TestNothingCanBeBuilt takes buildkitd and its runtime away: recipes are refused
+// with the reason, and all else works.
+func TestNothingCanBeBuilt(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+	p := oneProcess(t, common(t, []string{up.Host}, settings{"PATH": t.TempDir()}))
+	// The worker says so in the moment when it starts, which may be after the first
+	// request.
+	if err := within(time.Minute, func() error {
+		r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM scratch"))
+		if r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "cannot build images: buildkit: ") || !strings.Contains(string(r.body), "buildkit_addr") && !strings.Contains(string(r.body), "make builder") {
+			return fmt.Errorf("a recipe is answered %d %s", r.status, r.body)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	pull(t, p.submit(map[string]any{"containerImage": image}), "amd64")
+}
