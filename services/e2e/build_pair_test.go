@@ -1,0 +1,100 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// buildkitd starts a daemon that says of itself that it builds for arm64 too, and
+// answers its address. It stands for workers of both kinds: steps that run nothing
+// need no processor of their kind.
+func buildkitd(t testing.TB, plain string) (address string) {
+	t.Helper()
+	home, err := os.MkdirTemp("", "sw") // the address must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(home) })
+	address = "unix://" + home + "/sock"
+	config := fmt.Sprintf(`root = "%[1]s/root"
+[grpc]
+  address = ["%[2]s"]
+[worker.containerd]
+  enabled = false
+[worker.oci]
+  platforms = ["linux/amd64", "linux/arm64"]
+[registry."%[3]s"]
+  http = true
+`, home, address, plain)
+	log, err := os.Create(filepath.Join(home, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := sandbox(context.Background(), home, "buildkitd", "--config", writeFile(t, "buildkitd.toml", config))
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("log of buildkitd:\n%s", tail(string(said), 4000))
+		}
+	})
+	return address
+}
+
+// TestBuildForTwoPlatforms wants two builds, one index and one name of a request,
+// from a daemon that runs elsewhere.
+func TestBuildForTwoPlatforms(t *testing.T) {
+	needBuilds(t)
+	store := "127.0.0.1:" + testkit.FreePort(t)
+	p := oneProcess(t, common(t, nil, settings{"store_addr": store, "buildkit_addr": buildkitd(t, store)}))
+	user := []string{"Authorization", "Bearer " + p.token}
+	body := recipe("FROM scratch", "COPY hello.txt /", "ARG TARGETARCH", "ENV ARCH=$TARGETARCH")
+	body["containerPlatform"] = "linux/amd64,linux/arm64"
+	body["buildContext"] = dataLayer(t, "hello.txt", "of the context")
+	answer := p.order(body, user...)
+	target := text(answer, "targetImage")
+	for _, arch := range []string{"amd64", "arm64"} {
+		img := pull(t, target, arch) // waits
+		cf, err := img.ConfigFile()
+		if err != nil || cf.Architecture != arch || !slices.Contains(cf.Config.Env, "ARCH="+arch) || files(t, img)["hello.txt"] != "of the context" {
+			t.Errorf("for %s the image is %+v, %v", arch, cf, err)
+		}
+	}
+	var index struct {
+		Manifests []struct {
+			Platform struct{ OS, Architecture string }
+		}
+	}
+	mustJSON(t, request(t, http.MethodGet, manifest(target), nil).body, &index)
+	var archs []string
+	for _, m := range index.Manifests {
+		if m.Platform.OS == "linux" { // the rest is provenance
+			archs = append(archs, m.Platform.Architecture)
+		}
+	}
+	if slices.Sort(archs); !slices.Equal(archs, []string{"amd64", "arm64"}) {
+		t.Errorf("the index lists %q", archs)
+	}
+	if s := p.finished(t, answer); s["succeeded"] != true || s["buildId"] != answer["buildId"] {
+		t.Errorf("its status is %v", s)
+	}
+	if again := p.order(body, user...); again["cached"] != true || again["succeeded"] != true || again["buildId"] != answer["buildId"] {
+		t.Errorf("asked again it is %v", again)
+	}
+	body["containerPlatform"] = "linux/arm64"
+	if one := p.order(body, user...); one["cached"] != true || one["succeeded"] != true || one["buildId"] == answer["buildId"] {
+		t.Errorf("one of the two alone is answered as %v", one)
+	}
+}
