@@ -143,7 +143,7 @@ func startDocker(t testing.TB) daemon {
 			t.Logf("log of dockerd:\n%s", tail(string(said), 6000))
 		}
 	})
-	if err := within(30*time.Second, func() error {
+	if err := within(2*time.Minute, func() error {
 		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
 	}); err != nil {
 		t.Fatalf("dockerd does not answer: %v", err)

@@ -31,7 +31,7 @@ func TestDependenciesAreKilled(t *testing.T) {
 	}
 	submits := func(when string, status int) {
 		t.Helper()
-		if err := within(15*time.Second, func() error {
+		if err := within(time.Minute, func() error {
 			r := p.call(http.MethodPost, "/v1alpha2/container", body)
 			if r.status != status {
 				return &unexpectedStatus{r.status}

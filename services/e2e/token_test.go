@@ -57,7 +57,7 @@ func TestRevocation(t *testing.T) {
 		}
 		revoked := func(target string) {
 			t.Helper()
-			if err := within(2*time.Second, func() error {
+			if err := within(20*time.Second, func() error {
 				if s := pulled(target); s != http.StatusNotFound {
 					return &unexpectedStatus{s}
 				}

@@ -4,8 +4,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,13 +222,30 @@ func TestConcurrentPullsShareOneFetch(t *testing.T) {
 	p := oneProcess(t, common(t, []string{up.Host}, nil))
 	target := p.submit(map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b"}}})
 	up.Requests()
+	done := make(chan int, 50)
+	var sent sync.WaitGroup // upstream does not answer before all have asked
+	sent.Add(cap(done))
 	up.Intercept(func(http.ResponseWriter, *http.Request) bool {
-		time.Sleep(300 * time.Millisecond)
+		sent.Wait()
+		time.Sleep(300 * time.Millisecond) // and been heard
 		return false
 	})
-	done := make(chan int, 50)
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Done() }}
 	for range cap(done) {
-		go func() { done <- request(t, http.MethodGet, v2(target)+"/manifests/v1", nil).status }()
+		go func() {
+			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodGet, v2(target)+"/manifests/v1", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Error(err)
+				done <- 0
+				return
+			}
+			_ = resp.Body.Close()
+			done <- resp.StatusCode
+		}()
 	}
 	for range cap(done) {
 		if status := <-done; status != http.StatusOK {
