@@ -1,11 +1,15 @@
 package e2e
 
 import (
-	"fmt"
+	"errors"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
@@ -36,30 +40,28 @@ func TestBuildsAreContained(t *testing.T) {
 	}()
 	s := common(t, []string{up.Host}, settings{
 		// The registry alone may be reached, not all that listens on loopback.
-		"egress_allow": up.Host, "build_pids": "64", "build_memory": "256MiB", "build_disk": "64MiB", "build_timeout_anonymous": "60s",
+		"egress_allow": up.Host, "build_pids": "64", "build_memory": "256MiB", "build_disk": "64MiB",
 	})
 	p := oneProcess(t, s)
 	_, port, _ := net.SplitHostPort(secret.Addr().String())
-	for _, tc := range []struct {
-		name  string
-		lines []string
-	}{
-		{"loopback", []string{"RUN busybox nc -w 2 127.0.0.1 " + port + " < /dev/null"}},
-		{"loopback by proxy", []string{"RUN busybox wget -q -O - http://127.0.0.1:" + port + "/"}},
-		{"metadata", []string{"RUN busybox wget -T 5 -q -O - http://169.254.169.254/latest/meta-data"}},
-		{"metadata without proxy", []string{"RUN unset http_proxy HTTP_PROXY; busybox wget -T 5 -q -O - http://169.254.169.254/"}},
-		{"add", []string{"ADD http://169.254.169.254/ /x"}},
-		{"add loopback", []string{fmt.Sprintf("ADD http://127.0.0.1:%s/ /x", port)}},
-		{"fork bomb", []string{`RUN busybox sh -c 'i=0; while [ $i -lt 500 ]; do busybox sleep 5 & i=$((i+1)); done; wait' && busybox false`}},
-		{"disk", []string{"RUN busybox dd if=/dev/zero of=/big bs=1M count=4000 && busybox sleep 30"}},
+	for _, tc := range []struct{ name, line, says string }{
+		{"loopback", "RUN busybox nc -w 2 127.0.0.1 " + port + " < /dev/null", "refused"},
+		{"loopback by proxy", "RUN busybox wget -q -O - http://127.0.0.1:" + port + "/", "403 Forbidden"},
+		{"metadata", "RUN busybox wget -q -O - http://169.254.169.254/latest/meta-data", "403 Forbidden"},
+		{"metadata without proxy", "RUN busybox nc -w 2 169.254.169.254 80 < /dev/null", "unreachable"},
+		{"add", "ADD http://169.254.169.254/ /x", "403"},
+		{"add loopback", "ADD http://127.0.0.1:" + port + "/ /x", "refused"},
+		{"fork bomb", "RUN for i in $(busybox seq 1 500); do busybox sleep 5 & done; wait", "can't fork"},
+		{"disk", "RUN busybox dd if=/dev/zero of=/big bs=1M count=4000 && busybox sleep 600", "more to disk"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			answer := p.order(recipe(append([]string{"FROM " + base}, tc.lines...)...))
-			if s := p.finished(t, answer); s["succeeded"] != false || text(s, "reason") == "" {
-				t.Errorf("it ends as %v", s)
+			answer := p.order(recipe("FROM "+base, tc.line))
+			s := p.finished(t, answer)
+			log := string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
+			answered := string(request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body)
+			if s["succeeded"] != false || !strings.Contains(log+answered, tc.says) {
+				t.Errorf("it ends as %v, its pull as %s, and it prints %s", s, answered, tail(log, 2000))
 			}
-			log := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil)
-			t.Logf("%s", tail(string(log.body), 600))
 		})
 	}
 	if len(reached) > 0 {
@@ -71,6 +73,29 @@ func TestBuildsAreContained(t *testing.T) {
 	}
 }
 
+// TestBuildsGetTheirShareOfTheProcessors lets a step take all that it can get.
+func TestBuildsGetTheirShareOfTheProcessors(t *testing.T) {
+	needBuilds(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	p := oneProcess(t, common(t, []string{up.Host}, settings{"build_cpus": "0.1"}))
+	answer := p.order(recipe("FROM "+up.Push(t, "base/busybox:1", busybox(t, true)), "RUN while true; do true; done"))
+	if err := within(2*time.Minute, func() error {
+		for _, group := range groupsOf(text(answer, "buildId")) {
+			raw, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
+			if err != nil {
+				continue // the group of another controller
+			}
+			if _, held, _ := strings.Cut(string(raw), "nr_throttled "); !strings.HasPrefix(held, "0") && held != "" {
+				return nil
+			}
+		}
+		return errors.New("the step is not held back")
+	}); err != nil {
+		t.Error(err)
+	}
+	p.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "requestId"), nil)
+}
+
 // TestTenancy lets others try to get what a user has built from a private base.
 func TestTenancy(t *testing.T) {
 	private := testkit.NewRegistry(t, testkit.Basic)
@@ -80,11 +105,14 @@ func TestTenancy(t *testing.T) {
 		base := private.Push(t, "base/busybox:1", busybox(t, true))
 		body := recipe("FROM "+base, "RUN echo secret > /secret.txt")
 		user := []string{"Authorization", "Bearer " + p.token}
+		other := []string{"Authorization", "Bearer " + p.user(t, "bob")}
 		stranger := func(when string) {
 			t.Helper()
-			r := p.call(http.MethodPost, "/v1alpha2/container", body)
-			if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), base) {
-				t.Errorf("%s a stranger is answered %d %s", when, r.status, r.body)
+			for who, header := range map[string][]string{"a stranger": nil, "another user": other} {
+				r := p.call(http.MethodPost, "/v1alpha2/container", body, header...)
+				if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), base) {
+					t.Errorf("%s %s is answered %d %s", when, who, r.status, r.body)
+				}
 			}
 		}
 		stranger("before,")
@@ -107,13 +135,29 @@ func TestTenancy(t *testing.T) {
 			"as a base":   recipe("FROM " + target),
 			"by COPY":     recipe("FROM scratch", "COPY --from="+target+" /secret.txt /x"),
 		} {
-			for who, header := range map[string][]string{"a stranger": nil, "its user": user} {
+			for who, header := range map[string][]string{"a stranger": nil, "another user": other, "its user": user} {
 				if r := p.call(http.MethodPost, "/v1alpha2/container", ask, header...); r.status != http.StatusBadRequest {
 					t.Errorf("%s, %s is answered %d %s", name, who, r.status, r.body)
 				}
 			}
 		}
 	})
+}
+
+// user makes a user of the platform, and answers an access token.
+func (p *program) user(t testing.TB, name string) (token string) {
+	t.Helper()
+	env := p.procs[0].env // the platform's, or everything's
+	for _, args := range [][]string{{"user", "create", "--name", name, "--email", name + "@example.org"}, {"token", "create", "--user", name}} {
+		cmd := exec.Command(filepath.Join(binaries, "slipwayd"), args...)
+		cmd.Env = append(os.Environ(), "SLIPWAY_DATA_DIR="+env["data_dir"], "SLIPWAY_DATABASE_URL="+env["database_url"])
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("slipwayd %s: %v", strings.Join(args, " "), err)
+		}
+		token = strings.TrimSpace(string(out))
+	}
+	return token
 }
 
 // onBuild gives an image an instruction for those that are built from it.
