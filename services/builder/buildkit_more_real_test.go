@@ -1,8 +1,11 @@
 package builder_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -102,6 +105,34 @@ func TestBuildKitPushes(t *testing.T) {
 	if rest, _ := filepath.Glob(os.TempDir() + "/build-*"); len(rest) > 0 {
 		t.Errorf("contexts were left behind: %v", rest)
 	}
+	login := testkit.User + ":" + testkit.Password
+	for _, secret := range []string{testkit.Password, base64.StdEncoding.EncodeToString([]byte(login)), job.Ticket} {
+		if found := holding(t, w.dir, secret); len(found) > 0 {
+			t.Errorf("%q is on disk, in %v", secret, found)
+		}
+	}
+}
+
+// holding are the files below a folder that hold a text.
+func holding(t *testing.T, dir, text string) (found []string) {
+	t.Helper()
+	seen := 0
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return nil //nolint:nilerr // files come and go under us
+		}
+		raw, err := os.ReadFile(path)
+		if err == nil {
+			seen++
+		}
+		if bytes.Contains(raw, []byte(text)) {
+			found = append(found, path)
+		}
+		return nil
+	}); err != nil || seen == 0 {
+		t.Fatalf("%d files were read in %s: %v", seen, dir, err)
+	}
+	return found
 }
 
 func mustRepo(t *testing.T, ref string) name.Repository {
