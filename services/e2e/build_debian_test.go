@@ -61,15 +61,18 @@ func TestBuildOnDebian(t *testing.T) {
 	up := testkit.NewRegistry(t, testkit.Open)
 	p := oneProcess(t, common(t, []string{up.Host}, nil))
 	base := up.Push(t, "base/debian:bookworm", debian(t))
-	target := text(p.order(recipe(
+	answer := p.order(recipe(
 		"FROM "+base+" AS tools",
 		"RUN rm -f /etc/apt/sources.list.d/* && echo 'deb [trusted=yes] "+aptSource(t)+" ./' > /etc/apt/sources.list",
 		"RUN apt-get update && apt-get install -y greeting",
 		"FROM "+up.Push(t, "base/busybox:1", busybox(t, true)),
 		"COPY --from=tools /usr/bin/greeting /usr/bin/",
 		`CMD ["/usr/bin/greeting"]`,
-	)), "targetImage")
-	if got := podman(t, target); got != "hello of the package\n" {
+	))
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("it ends as %v", s)
+	}
+	if got := podman(t, text(answer, "targetImage")); got != "hello of the package\n" {
 		t.Errorf("the container printed %q", got)
 	}
 }
