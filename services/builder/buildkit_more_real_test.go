@@ -113,6 +113,27 @@ func TestBuildKitPushes(t *testing.T) {
 	}
 }
 
+// TestBuildKitImportsCaches lets a daemon that has built nothing yet find in a
+// cache repository what another one has left there.
+func TestBuildKitImportsCaches(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	for i, where := range []string{"first", "second"} {
+		if i > 0 {
+			w.start(t)
+		}
+		for _, job := range []builder.Job{w.job(where+"_with", "FROM BASE\nRUN echo x > /x\n"), w.job(where+"_without", "FROM BASE\nRUN echo y > /y\n")} {
+			shared := strings.HasSuffix(job.ID, "_with")
+			if shared {
+				job.Target.CacheRepository = w.to.Host + "/cache/shared"
+			}
+			_, out, err := w.build(t, job)
+			if err != nil || strings.Contains(out.String(), "CACHED") != (shared && i > 0) {
+				t.Errorf("%s: %v", job.ID, err)
+			}
+		}
+	}
+}
+
 // holding are the files below a folder that hold a text.
 func holding(t *testing.T, dir, text string) (found []string) {
 	t.Helper()

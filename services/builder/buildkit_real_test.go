@@ -109,6 +109,9 @@ type workshop struct {
 	base   string
 	layers layers
 	far    string // another name of from, which only the egress rules know
+
+	daemonOptions daemon.Options
+	engineOptions builder.BuildKitOptions
 }
 
 type setup struct {
@@ -142,28 +145,39 @@ func newWorkshop(t *testing.T, s setup) *workshop {
 		}
 		return egress.DialContext(ctx, network, address)
 	}
-	if w.dir, err = os.MkdirTemp("", "sw"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(w.dir) })
-	w.daemon, err = daemon.Start(context.Background(), daemon.Options{
-		Dir: w.dir, Egress: dial, Forward: []string{w.from.Host, w.to.Host}, Plain: []string{w.from.Host, w.to.Host, w.far},
-		Memory: s.memory, Pids: 500, Log: testkit.Log(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.daemon.Close)
 	near, err := upstream.NewEgress(s.near)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.engine = builder.NewBuildKit(builder.BuildKitOptions{
-		Local: w.daemon, Work: w.room.client, Egress: near, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t), Layers: w.layers,
-	})
+	w.daemonOptions = daemon.Options{
+		Egress: dial, Forward: []string{w.from.Host, w.to.Host}, Plain: []string{w.from.Host, w.to.Host, w.far},
+		Memory: s.memory, Pids: 500, Log: testkit.Log(t),
+	}
+	w.engineOptions = builder.BuildKitOptions{
+		Work: w.room.client, Egress: near, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t), Layers: w.layers,
+	}
+	w.start(t)
+	return w
+}
+
+// start starts a daemon that has built nothing yet, and an engine for it, in the
+// place of those that were there.
+func (w *workshop) start(t *testing.T) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	w.dir, w.daemonOptions.Dir = dir, dir
+	if w.daemon, err = daemon.Start(context.Background(), w.daemonOptions); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.daemon.Close)
+	w.engineOptions.Local = w.daemon
+	w.engine = builder.NewBuildKit(w.engineOptions)
 	t.Cleanup(w.engine.Close)
 	w.ready(t)
-	return w
 }
 
 // registries knows the far name too.
