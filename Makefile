@@ -10,6 +10,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 
 # Tools, all pinned. `go run` keeps them in Go's own caches.
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
+CLIENT := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
 .PHONY: help build builder run test e2e bench lint k8s-lint generate fuzz clean
@@ -51,8 +52,9 @@ lint: ## Check style, generated files and the contract's compatibility
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
 	cd deploy && GOWORK=off go vet ./... && GOWORK=off go run ./lint .
 
-generate: ## Make proto/gen and deploy/config.md anew
+generate: ## Make proto/gen, deploy/config.md and the clients in services/e2e/client anew
 	$(BUF) generate
+	for face in container platform; do $(CLIENT) -config services/e2e/client/$$face.yml proto/gen/openapi/$$face.json || exit 1; done
 	go run ./services/cmd/slipwayd config --markdown > deploy/config.md
 
 fuzz: ## Fuzz every parser of outside text for a while each (FUZZTIME=30s)

@@ -26,6 +26,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"slipway.dev/proto/gen/openapi"
+
 	"slipway.dev/gateway"
 	"slipway.dev/gateway/contracttest"
 )
@@ -144,6 +146,7 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	doc := document(t, openapi.Container)
 	for _, e := range slices.Concat(examples, builds, counts, operators) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
@@ -173,6 +176,7 @@ func TestContract(t *testing.T) {
 			if d := e.Differ(body); d != "" {
 				t.Error(d)
 			}
+			holds(t, doc, e.Method, e.Path, resp, body)
 			if want := e.RPC != ""; (c.calls > 0) != want {
 				t.Errorf("%d calls were made", c.calls)
 			}

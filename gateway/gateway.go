@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"slipway.dev/proto/gen/openapi"
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
@@ -55,6 +56,15 @@ func usualPace() pace {
 func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, usualPace()) }
 
 func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
+	mux, err := route(ctx, c, p)
+	if err != nil {
+		return nil, err
+	}
+	return withReference(edge(mux, p), openapi.Container, openapi.ContainerYAML)
+}
+
+// route mounts every path.
+func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 	mux := newMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler()),
 		runtime.WithErrorHandler(writeError),
@@ -81,7 +91,7 @@ func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 			return nil, fmt.Errorf("mounting the metrics service: %w", err)
 		}
 	}
-	return edge(mux, p), nil
+	return mux, nil
 }
 
 // edge sets what holds for every call: its time, its size, its headers.

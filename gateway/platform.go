@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"slipway.dev/proto/gen/openapi"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
@@ -21,6 +22,15 @@ const MaxPlatformBody = 16_000_000
 // X-Request-Id of the response, which the caller's middleware sets. Truth:
 // contract/platform.md, section 1.
 func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handler, error) {
+	mux, err := routePlatform(ctx, room)
+	if err != nil {
+		return nil, err
+	}
+	return withReference(platformEdge(mux), openapi.Platform, openapi.PlatformYAML)
+}
+
+// routePlatform mounts every path of the platform.
+func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime.ServeMux, error) {
 	mux := newMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
@@ -34,7 +44,7 @@ func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handl
 	if err := (signIn{mux, client}).mount(); err != nil {
 		return nil, fmt.Errorf("mounting the sign-in: %w", err)
 	}
-	return platformEdge(mux), nil
+	return mux, nil
 }
 
 // platformEdge sets what holds for every call: its version, time and size.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
+	"slipway.dev/proto/gen/openapi"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
@@ -51,6 +52,7 @@ func TestTokenEndpoint(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"access_token":"a.b.c"`) || got.GetRefreshToken() != "old" || resp.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("got %d %s for %v", resp.StatusCode, body, got)
 	}
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/access_token", resp, []byte(body))
 	names := map[string]string{}
 	for _, c := range resp.Cookies() {
 		names[c.Name] = c.Value
@@ -70,6 +72,7 @@ func TestSignInPage(t *testing.T) {
 	q := url.Values{"client_id": {`<script>"`}, "redirect_uri": {"http://127.0.0.1:1/x?y=z"}, "state": {"s t"}}
 	resp := get(t, at+"/oauth/authorize?"+q.Encode())
 	page, _ := io.ReadAll(resp.Body)
+	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/authorize", resp, page)
 	if resp.StatusCode != http.StatusOK || strings.Contains(string(page), "<script>") || !strings.Contains(string(page), "&lt;script&gt;") || resp.Header.Get("Content-Security-Policy") == "" {
 		t.Errorf("the page is %d %s", resp.StatusCode, page)
 	}
@@ -83,7 +86,9 @@ func TestSignInPage(t *testing.T) {
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
 	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p"}}))
-	body, _ := io.ReadAll(get(t, at+"/.well-known/openid-configuration").Body)
+	resp := get(t, at+"/.well-known/openid-configuration")
+	body, _ := io.ReadAll(resp.Body)
+	holds(t, document(t, openapi.Platform), http.MethodGet, "/.well-known/openid-configuration", resp, body)
 	if !strings.Contains(string(body), `"token_endpoint":"https://p/oauth/access_token"`) {
 		t.Errorf("got %s", body)
 	}

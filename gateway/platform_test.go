@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"slipway.dev/proto/gen/openapi"
+
 	"slipway.dev/gateway"
 	"slipway.dev/gateway/contracttest"
 )
@@ -54,6 +56,7 @@ func TestPlatformContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	doc := document(t, openapi.Platform)
 	for _, e := range examples {
 		for _, prefix := range []string{"", "/api"} {
 			t.Run(e.Name+prefix, func(t *testing.T) {
@@ -79,6 +82,7 @@ func TestPlatformContract(t *testing.T) {
 				if d := e.Differ(body); d != "" {
 					t.Error(d)
 				}
+				holds(t, doc, e.Method, e.Path, resp, body)
 				if want := e.RPC != ""; (c.calls > 0) != want {
 					t.Errorf("%d calls were made", c.calls)
 				}

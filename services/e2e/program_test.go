@@ -289,7 +289,9 @@ func (r reply) json(t testing.TB) map[string]any {
 // call makes a REST call; body may be nil, a string, or something to marshal.
 func (p *program) call(method, path string, body any, header ...string) reply {
 	p.t.Helper()
-	return request(p.t, method, p.url+path, body, header...)
+	r := request(p.t, method, p.url+path, body, header...)
+	documented(p.t, method, path, r)
+	return r
 }
 
 func request(t testing.TB, method, url string, body any, header ...string) reply {

@@ -72,7 +72,10 @@ func Rules() []Rule {
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/internal/config"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
-		{Package: "services/e2e", May: []string{"services/internal/testkit", "gateway/contracttest"}},
+		{Package: "services/e2e/client/..."},
+		{Package: "services/e2e", May: []string{
+			"services/internal/testkit", "services/e2e/client/...", "gateway/contracttest", "proto/gen/openapi",
+		}},
 		{Package: "services/bench", May: []string{}},
 	}
 }

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/swaggest/swgui/v5/static"
+)
+
+//go:embed reference
+var page embed.FS
+
+// referenceCSP lets the page load and call what is at its own address, and nothing
+// else; it is shown in no frame.
+const referenceCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// reference is a face's OpenAPI document, and the page to read it and to try the
+// calls: /openapi.json, /openapi.yml and /openapi/. All of it is embedded.
+type reference struct {
+	files map[string]file
+	next  http.Handler
+}
+
+// file is something to serve as it is; zipped is the same gzip'd, where that is
+// how it is kept.
+type file struct {
+	kind, etag   string
+	text, zipped []byte
+}
+
+func newFile(name string, text []byte) file {
+	sum := sha256.Sum256(text)
+	kind := mime.TypeByExtension(path.Ext(name))
+	if path.Ext(name) == ".yml" {
+		kind = "application/yaml" // RFC 9512
+	}
+	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, text: text}
+}
+
+// withReference puts the reference before a face.
+func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
+	r := &reference{next: next, files: map[string]file{
+		"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml),
+	}}
+	for _, name := range []string{"index.html", "start.js"} {
+		text, err := page.ReadFile("reference/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the reference page: %w", err)
+		}
+		r.files["/openapi/"+name] = newFile(name, text)
+	}
+	r.files["/openapi/"] = r.files["/openapi/index.html"]
+	delete(r.files, "/openapi/index.html")
+	for _, name := range []string{"swagger-ui-bundle.js.gz", "swagger-ui.css.gz", "favicon-32x32.png"} {
+		text, err := fs.ReadFile(static.FS, name)
+		if err != nil {
+			return nil, fmt.Errorf("reading the reference page: %w", err)
+		}
+		plain := strings.TrimSuffix(name, ".gz")
+		f := newFile(plain, text)
+		if plain != name {
+			f.text, f.zipped = nil, text
+		}
+		r.files["/openapi/"+plain] = f
+	}
+	return r, nil
+}
+
+func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if !strings.HasPrefix(req.URL.Path, "/openapi") || req.Method != http.MethodGet && req.Method != http.MethodHead {
+		r.next.ServeHTTP(w, req)
+		return
+	}
+	if req.URL.Path == "/openapi" { // relative: there may be a prefix that is not known here
+		w.Header().Set("Location", "openapi/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	f, ok := r.files[req.URL.Path]
+	if !ok {
+		r.next.ServeHTTP(w, req)
+		return
+	}
+	f.serve(w, req)
+}
+
+func (f file) serve(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Content-Security-Policy", referenceCSP)
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("Etag", f.etag)
+	text := f.text
+	if f.zipped != nil {
+		h.Set("Vary", "Accept-Encoding")
+		if text = f.zipped; strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+		} else if text = unzip(f.zipped); text == nil {
+			writeMessage(w, http.StatusInternalServerError, "Internal error")
+			return
+		}
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+}
+
+func unzip(zipped []byte) []byte {
+	from, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(from)
+	if err != nil {
+		return nil
+	}
+	return text
+}
