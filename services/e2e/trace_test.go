@@ -19,9 +19,11 @@ type plugin struct {
 	p     *program
 	query string // of the workspace
 	id    string
+	calls int
 }
 
-// ask makes a call; one that came too early is made again, as the plugin does.
+// ask makes a call, at the platform's two addresses in turn; one that came too
+// early is made again, as the plugin does.
 func (n *plugin) ask(method, path string, body any) reply {
 	n.t.Helper()
 	separator := "?"
@@ -29,7 +31,9 @@ func (n *plugin) ask(method, path string, body any) reply {
 		separator = "&"
 	}
 	for {
-		r := n.p.call(method, "/api"+path+separator+n.query, body, "Authorization", "Bearer "+n.p.token)
+		n.calls++
+		base := []string{n.p.url + "/api", n.p.platform}[n.calls%2]
+		r := request(n.t, method, base+path+separator+n.query, body, "Authorization", "Bearer "+n.p.token)
 		wait, err := strconv.Atoi(r.header.Get("Retry-After"))
 		if r.status != http.StatusTooManyRequests || err != nil {
 			return r
