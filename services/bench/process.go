@@ -23,6 +23,8 @@ type command struct {
 	env []string
 	// addr is where it will listen (host:port); admin its private port, if any.
 	addr, admin string
+	// as is the user that it runs as; nil is the bench's own.
+	as *syscall.Credential
 	// data is its folder, if it has one.
 	data string
 	// ready answers nil when it may be used.
@@ -58,10 +60,13 @@ func (f *fleet) start(ctx context.Context, c command) (*server, error) {
 	defer log.Close()
 	s := &server{command: c, cmd: exec.Command(c.path, c.args...), ended: make(chan struct{})}
 	s.cmd.Dir = f.logs
+	if c.as != nil {
+		s.cmd.Dir = "/"
+	}
 	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.logs}, c.env...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	// Its own group: Ctrl-C reaches the bench alone, which stops everything in order.
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: c.as}
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.name, err)

@@ -16,7 +16,7 @@ type section interface {
 }
 
 func sections() []section {
-	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, buildSection{}}
+	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, traceSection{}, buildSection{}}
 }
 
 func sectionNames() []string {
@@ -71,6 +71,15 @@ func (r results) median(name string, pick func(sample) float64) float64 {
 		list = append(list, pick(s))
 	}
 	return median(list)
+}
+
+// least is the smallest of what pick reads from a contender's samples.
+func (r results) least(name string, pick func(sample) float64) float64 {
+	var list []float64
+	for _, s := range r[name] {
+		list = append(list, pick(s))
+	}
+	return slices.Min(list)
 }
 
 // ratio is the median of a/b within each round.

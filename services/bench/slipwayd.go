@@ -51,7 +51,7 @@ func (w *world) startSlipway(ctx context.Context, env ...string) (*server, error
 		name: "slipwayd", path: w.slipwayd, args: []string{"serve"}, addr: addr, admin: admin, data: data,
 		ready: answers("http://" + admin + "/readyz"),
 		env: append([]string{
-			"SLIPWAY_HTTP_ADDR=" + addr, "SLIPWAY_ADMIN_ADDR=" + admin, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_PUBLIC_URL=http://" + addr,
+			"SLIPWAY_HTTP_ADDR=" + addr, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_ADMIN_ADDR=" + admin, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_PUBLIC_URL=http://" + addr,
 			"SLIPWAY_DATA_DIR=" + data, "SLIPWAY_EGRESS_ALLOW=127.0.0.0/8", "SLIPWAY_INSECURE_REGISTRIES=" + insecure,
 			"SLIPWAY_LIMIT_PULLS_ANONYMOUS=1000000000/1h", "SLIPWAY_LIMIT_PULLS_USER=1000000000/1h",
 		}, env...),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 type world struct {
 	settings
 	dir   string
+	extra []string // more folders to remove
 	fleet fleet
 
 	up, peer, shared *server
@@ -32,7 +34,11 @@ func newWorld(s settings) (*world, error) {
 // close ends every process and removes every file.
 func (w *world) close() error {
 	w.fleet.stopAll()
-	return os.RemoveAll(w.dir)
+	var problems []error
+	for _, dir := range append(w.extra, w.dir) {
+		problems = append(problems, os.RemoveAll(dir))
+	}
+	return errors.Join(problems...)
 }
 
 // upstream is a registry (olareg) on disk.
