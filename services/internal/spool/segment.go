@@ -22,7 +22,8 @@ const suffix = ".seg"
 
 // A record in a file: its length (2 bytes), a checksum over length and content
 // (4 bytes, CRC-32), its content. Numbers are big endian. What follows the last
-// whole record is of no account: a process was killed while it wrote.
+// whole record is of no account: it is room that was not used, or a process was
+// killed while it wrote.
 const headLength = 6
 
 // frame adds a record to buf in the form in which it is stored.
@@ -75,17 +76,24 @@ type segment struct {
 	count int64
 	size  int64 // bytes of whole records
 	file  *os.File
+	// mem is the file, mapped, while it is written to; nil where it cannot be.
+	mem []byte
 }
 
 // next is the ordinal after the last record.
 func (s *segment) next() int64 { return s.first + s.count }
 
-func newSegment(dir string, first int64) (*segment, error) {
+func newSegment(dir string, first, room int64) (*segment, error) {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%020d%s", first, suffix)), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &segment{first: first, file: f}, nil
+	s := &segment{first: first, file: f}
+	if err := s.mapRoom(room); err != nil {
+		s.remove()
+		return nil, err
+	}
+	return s, nil
 }
 
 // openSegment reads a file that a former process left; nil when it is not a
@@ -103,7 +111,9 @@ func openSegment(path string) (*segment, error) {
 	for r := bufio.NewReader(f); ; s.count++ {
 		record, err := readRecord(r)
 		if errors.Is(err, io.EOF) || errors.Is(err, errTorn) {
-			return s, nil
+			if err = s.trim(); err == nil {
+				return s, nil
+			}
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -115,7 +125,11 @@ func openSegment(path string) (*segment, error) {
 // write adds framed records. It writes where the last whole record ends, so that
 // what a write that went wrong has left is written over.
 func (s *segment) write(framed []byte, count int) error {
-	if _, err := s.file.WriteAt(framed, s.size); err != nil {
+	put := s.copyIn
+	if s.mem == nil {
+		put = func(framed []byte) error { _, err := s.file.WriteAt(framed, s.size); return err }
+	}
+	if err := put(framed); err != nil {
 		return err
 	}
 	s.size += int64(len(framed))
@@ -123,9 +137,23 @@ func (s *segment) write(framed []byte, count int) error {
 	return nil
 }
 
+// room is how many bytes fit, where as many are usual.
+func (s *segment) room(usual int64) int64 {
+	if s.mem == nil {
+		return usual
+	}
+	return int64(len(s.mem))
+}
+
+// trim ends the writing: the room that was not used goes back to the disk.
+func (s *segment) trim() error { return errors.Join(s.unmap(), s.file.Truncate(s.size)) }
+
+// close keeps the file.
+func (s *segment) close() error { return errors.Join(s.unmap(), s.file.Close()) }
+
 // remove deletes the file. One that stays is sent again after the next start, and
 // known then by its ordinals.
 func (s *segment) remove() {
 	_ = os.Remove(s.file.Name())
-	_ = s.file.Close()
+	_ = s.close()
 }

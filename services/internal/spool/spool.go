@@ -1,6 +1,6 @@
 // Package spool keeps small records on disk until somebody has taken them, in
-// order. Writing one is a single write(2) into the page cache: a killed process
-// loses nothing, a power cut may lose the last moments. It owns one folder of
+// order. Writing one is a copy into the page cache: a killed process loses
+// nothing, a power cut may lose the last moments. It owns one folder of
 // this process and knows nothing of what the records hold.
 package spool
 
@@ -126,17 +126,20 @@ func (s *Spool) recover() error {
 	if n := len(s.segments); n > 0 {
 		next = max(next, s.segments[n-1].next())
 	}
-	return s.begin(next)
+	return s.begin(next, 0)
 }
 
-// begin adds a segment to write to.
-func (s *Spool) begin(first int64) error {
-	seg, err := newSegment(s.o.Dir, first)
+// begin adds a segment to write to, with room for at least some bytes.
+func (s *Spool) begin(first, bytes int64) error {
+	seg, err := newSegment(s.o.Dir, first, max(s.o.Limit/segments, bytes))
 	if err != nil {
 		return err
 	}
+	if n := len(s.segments); n > 0 {
+		err = s.segments[n-1].trim()
+	}
 	s.segments = append(s.segments, seg)
-	return nil
+	return err
 }
 
 // ID names the spool: random, and the same for as long as the folder lives.
@@ -157,17 +160,27 @@ func (s *Spool) Append(records ...[]byte) error {
 	if s.closed {
 		return os.ErrClosed
 	}
-	last := s.segments[len(s.segments)-1]
-	if last.count > 0 && last.size+int64(len(buf)) > s.o.Limit/segments && s.begin(last.next()) == nil {
-		last = s.segments[len(s.segments)-1]
-	}
-	if err := last.write(buf, len(records)); err != nil {
+	if err := s.write(buf, len(records)); err != nil {
 		return fmt.Errorf("writing to the spool: %w", err)
 	}
 	s.bytes += int64(len(buf))
 	s.shrink()
 	s.wake()
 	return nil
+}
+
+// write adds framed records to the last segment, or to a new one where they do not
+// fit or the last is broken.
+func (s *Spool) write(framed []byte, count int) error {
+	last := s.segments[len(s.segments)-1]
+	if last.size+int64(len(framed)) <= last.room(s.o.Limit/segments) && last.write(framed, count) == nil {
+		return nil
+	}
+	// Never the ordinals of a file that is there, even an empty one.
+	if err := s.begin(max(last.next(), last.first+1), int64(len(framed))); err != nil {
+		return err
+	}
+	return s.segments[len(s.segments)-1].write(framed, count)
 }
 
 // shrink drops the oldest records while there are too many.
@@ -199,6 +212,8 @@ func (s *Spool) wake() {
 type Stats struct {
 	// Bytes are on disk; what was taken is removed a file at a time.
 	Bytes int64
+	// Waiting is how many records were not taken yet.
+	Waiting int64
 	// Dropped is how many records were given up since Open, as there were too many.
 	Dropped int64
 }
@@ -207,7 +222,11 @@ type Stats struct {
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Bytes: s.bytes, Dropped: s.dropped}
+	stats := Stats{Bytes: s.bytes, Dropped: s.dropped}
+	for _, seg := range s.segments {
+		stats.Waiting += max(0, seg.next()-max(seg.first, s.at.ordinal))
+	}
+	return stats
 }
 
 // Close lets another process open the spool. What was not taken stays.
@@ -220,7 +239,7 @@ func (s *Spool) Close() error {
 	s.closed = true
 	var problems []error
 	for _, seg := range s.segments {
-		problems = append(problems, seg.file.Close())
+		problems = append(problems, seg.close())
 	}
 	if s.lock != nil {
 		problems = append(problems, s.lock.Close())

@@ -1,12 +1,14 @@
 package spool_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -134,17 +136,29 @@ func TestKilled(t *testing.T) {
 
 func TestTornRecord(t *testing.T) {
 	t.Parallel()
+	for _, zeroed := range []bool{false, true} {
+		tear(t, zeroed)
+	}
+}
+
+func tear(t *testing.T, zeroed bool) {
+	t.Helper()
 	for cut := int64(1); cut < 15; cut++ {
 		dir, r := t.TempDir(), &receiver{}
 		s := open(t, options(dir))
 		appendAll(t, s, 1, 9)
 		dir = killed(t, dir)
 		file := segmentsIn(t, dir)[0]
-		info, err := os.Stat(file)
-		if err == nil {
-			err = os.Truncate(file, info.Size()-cut)
-		}
+		raw, err := os.ReadFile(file)
 		if err != nil {
+			t.Fatal(err)
+		}
+		whole := bytes.TrimRight(raw, "\x00")
+		torn := whole[:int64(len(whole))-cut]
+		if zeroed { // as a copy that was interrupted leaves it
+			torn = append(slices.Clone(torn), make([]byte, 100)...)
+		}
+		if err := os.WriteFile(file, torn, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s = open(t, options(dir))
@@ -152,6 +166,44 @@ func TestTornRecord(t *testing.T) {
 		r.drain(t, s)
 		r.want(t, 1, 12)
 	}
+}
+
+// TestBrokenFile: one that is gone under a running process, as on a disk that
+// fails, is not written to any more; and the process lives.
+func TestBrokenFile(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	s := open(t, options(dir))
+	appendAll(t, s, 1, 3)
+	r.drain(t, s)
+	if err := os.Truncate(segmentsIn(t, dir)[0], 0); err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, s, 4, 6)
+	r.drain(t, s)
+	r.want(t, 1, 6)
+}
+
+// TestRoomGoesBack: what a killed process had reserved is free after the next start.
+func TestRoomGoesBack(t *testing.T) {
+	t.Parallel()
+	dir, r := t.TempDir(), &receiver{}
+	for n := range 5 {
+		s := open(t, options(dir))
+		appendAll(t, s, n, n)
+		dir = killed(t, dir)
+	}
+	s := open(t, options(dir))
+	if names := segmentsIn(t, dir); len(names) != 6 {
+		t.Errorf("there are the files %q", names)
+	}
+	for _, name := range segmentsIn(t, dir)[:5] {
+		if info, err := os.Stat(name); err != nil || info.Size() > 50 {
+			t.Errorf("%s has %d bytes, %v", name, info.Size(), err)
+		}
+	}
+	r.drain(t, s)
+	r.want(t, 0, 4)
 }
 
 func segmentsIn(t *testing.T, dir string) []string {
@@ -290,21 +342,6 @@ func TestContentChanges(t *testing.T) {
 	r.want(t, 11, 12)
 	if got := s.Stats().Dropped; got != 10 {
 		t.Errorf("%d dropped", got)
-	}
-}
-
-func BenchmarkAppend(b *testing.B) {
-	s, err := spool.Open(spool.Options{Dir: b.TempDir(), Limit: 64 << 20, Now: time.Now})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	record := make([]byte, 24)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := s.Append(record); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

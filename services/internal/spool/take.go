@@ -154,7 +154,7 @@ func (s *Spool) unreadable(seg *segment, at cursor, err error) error {
 		return fmt.Errorf("reading the spool: %w", err)
 	}
 	if len(s.segments) == 1 {
-		err = errors.Join(err, s.begin(s.segments[0].next()))
+		err = errors.Join(err, s.begin(s.segments[0].next(), 0))
 	}
 	if len(s.segments) > 1 {
 		s.dropped += s.segments[0].next() - at.ordinal
