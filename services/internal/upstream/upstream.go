@@ -55,6 +55,9 @@ type Options struct {
 	Plain []string
 	// Metrics gets the client's counters.
 	Metrics prometheus.Registerer
+	// Known are registries that metrics tell apart, beside Plain and a few public
+	// ones; all others are one.
+	Known []string
 }
 
 // Client is the thin client of the pull path. Safe for concurrent use.
@@ -62,7 +65,7 @@ type Client struct {
 	http    *http.Client
 	plain   map[string]bool
 	auth    *authorizer
-	answers *prometheus.CounterVec
+	metrics metrics
 	tracer  trace.Tracer
 }
 
@@ -88,17 +91,13 @@ func New(o Options) *Client {
 			Transport:     NewTransport(o.Egress),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		plain:  map[string]bool{},
-		tracer: otel.Tracer("slipway.dev/upstream"),
-		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slipway_upstream_answers_total",
-			Help: "Answers of other registries, by kind of request and status code; error means no answer.",
-		}, []string{"kind", "code"}),
+		plain:   map[string]bool{},
+		tracer:  otel.Tracer("slipway.dev/upstream"),
+		metrics: newMetrics(o),
 	}
 	for _, h := range o.Plain {
 		c.plain[h] = true
 	}
-	o.Metrics.MustRegister(c.answers)
 	c.auth = newAuthorizer(c)
 	return c
 }
@@ -242,6 +241,7 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 		span.SetAttributes(attribute.String("server.address", repo.Host), attribute.String("url.path", "/v2/"+repo.Name+path))
 	}
 	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
+	defer c.metrics.took(repo.Host, kind, time.Now())
 	for try := 1; ; try++ {
 		resp, err := c.authorized(ctx, method, u, tokenKey{repo, a}, header)
 		if try < attempts && worthRepeating(ctx, resp, err) {
@@ -258,7 +258,7 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 			}
 		}
 		if err != nil {
-			c.answers.WithLabelValues(kind, "error").Inc()
+			c.metrics.failed(repo.Host, kind)
 			return nil, unreachable(repo.Host, err)
 		}
 		return c.checked(repo.Host, kind, resp)
@@ -303,7 +303,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 
 // checked turns anything but a success, a redirect or a 304 into a fault.
 func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response, error) {
-	c.answers.WithLabelValues(kind, strconv.Itoa(resp.StatusCode)).Inc()
+	c.metrics.answered(host, kind, resp.StatusCode)
 	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
 		return resp, nil
 	}
