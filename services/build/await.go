@@ -128,7 +128,7 @@ func (s *Service) standingOfParts(ctx context.Context, r record, out *buildv1.Aw
 func outcome(r record) *buildv1.AwaitBuildResponse {
 	out := &buildv1.AwaitBuildResponse{
 		State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: timestamppb.New(r.created),
-		Reason: r.reason, Message: r.message, Digest: r.digest,
+		Reason: r.reason, Message: r.message, Digest: r.digest, TraceParent: r.traceParent,
 	}
 	if !r.started.IsZero() {
 		out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(r.started)

@@ -92,12 +92,13 @@ func capabilityOf(r record) capability {
 
 // publish puts a job on the bus, and notes it only when the bus has it.
 func (s *Service) publish(ctx context.Context, r record) error {
-	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.id, TraceParent: r.traceParent})
+	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.id})
 	if err != nil {
 		return err
 	}
 	c := capabilityOf(r)
-	_, err = s.bus.Publish(ctx, jobSubject(c.engine, c.architecture, r.id), raw,
+	// It waited in SQL: the trace it belongs to is its request's.
+	err = bus.Publish(bus.WithTraceParent(ctx, r.traceParent), s.bus, jobSubject(c.engine, c.architecture, r.id), raw,
 		jetstream.WithMsgID(r.id+"."+strconv.FormatInt(r.publications, 10)))
 	if err != nil {
 		return fmt.Errorf("publishing %s: %w", r.id, err)

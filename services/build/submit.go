@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -222,7 +222,7 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	}
 	r := &record{
 		id: req.GetContentId() + "_" + strconv.FormatInt(last+1, 10), number: last + 1,
-		request: withoutData(req), owner: owner(ctx, req), traceParent: traceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
+		request: withoutData(req), owner: owner(ctx, req), traceParent: bus.TraceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
 	}
 	if req.GetIdentity() != nil {
 		r.timeLimit = s.deps.TimeUser
@@ -271,10 +271,4 @@ func (s *Service) charge(ctx context.Context, r *record) (refund func(), err err
 			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
 		}
 	}, nil
-}
-
-func traceParent(ctx context.Context) string {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
-	return carrier["traceparent"]
 }

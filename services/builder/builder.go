@@ -58,8 +58,6 @@ type Job struct {
 	// sequence is the job's place in its stream: deliveries are counted from 1
 	// again when a build is queued again.
 	sequence uint64
-	// traceParent is the trace that the request belongs to.
-	traceParent string
 }
 
 // LogValue keeps the ticket out of logs.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/propagation"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -22,8 +22,8 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	if !ok {
 		return
 	}
-	carrier := propagation.MapCarrier{"traceparent": job.traceParent}
-	ctx = propagation.TraceContext{}.Extract(ctx, carrier)
+	ctx, span := bus.Receive(ctx, msg)
+	defer span.End()
 	defer w.heartbeat(msg)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -55,9 +55,7 @@ func (w *Worker) named(msg jetstream.Msg) (job Job, ok bool) {
 		_ = msg.Term()
 		return Job{}, false
 	}
-	return Job{
-		ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), sequence: meta.Sequence.Stream, traceParent: m.GetTraceParent(),
-	}, true
+	return Job{ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), sequence: meta.Sequence.Stream}, true
 }
 
 // heartbeat tells JetStream that the job is in hand, until the answer is called.
@@ -125,7 +123,9 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	ended := w.metrics.started()
 	out := newLogWriter(job, w.publish, w.Log)
 	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
-	digest, err := w.build(bctx, w.skills()[q], job, out)
+	seen := w.metrics.phases(bctx, q.engine, out)
+	digest, err := w.build(bctx, w.skills()[q], job, seen)
+	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
 	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Succeeded: err == nil, Digest: digest}
 	if err != nil {

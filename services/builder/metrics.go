@@ -11,15 +11,20 @@ import (
 type metrics struct {
 	running atomic.Int64
 	seconds *prometheus.HistogramVec
+	phase   *prometheus.HistogramVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	m := &metrics{phase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "slipway_builder_phase_seconds",
+		Help:    "Time that builds were in each of their phases, by engine.",
+		Buckets: []float64{.1, .5, 2, 10, 30, 60, 120, 300, 600, 1200},
+	}, []string{"engine", "phase"}), seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "slipway_builder_seconds",
 		Help:    "Time that deliveries of builds took, by engine and reason; ok means that the image was pushed.",
 		Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800},
 	}, []string{"engine", "reason"})}
-	reg.MustRegister(m.seconds, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	reg.MustRegister(m.seconds, m.phase, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "slipway_builder_running", Help: "Builds that run in this process now.",
 	}, func() float64 { return float64(m.running.Load()) }))
 	return m

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/bus"
 )
 
 // report sends the rest of the log, then the result, then acknowledges the job,
@@ -51,8 +52,7 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 	}
 	for said := false; ; said = true {
 		err := briefly(ctx, func(ctx context.Context) error {
-			_, err := w.js.Publish(ctx, subject, b, jetstream.WithMsgID(id))
-			return err
+			return bus.Publish(ctx, w.js, subject, b, jetstream.WithMsgID(id))
 		})
 		if err == nil {
 			return nil

@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -21,12 +25,18 @@ func (s *Registry) await(ctx context.Context, g *grant) error {
 	if s.deps.Builds == nil {
 		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", g.name)
 	}
+	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", g.build)))
+	defer span.End()
+	s.metrics.waiting.Add(1)
+	defer s.metrics.waiting.Add(-1)
 	got, err := s.builds.Do(ctx, g.build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
 		return s.awaitBuild(ctx, g.build)
 	})
 	if err != nil {
 		return fmt.Errorf("waiting for build %s: %w", g.build, err)
 	}
+	// The build is in the trace of the request that started it.
+	bus.Link(span, got.GetTraceParent())
 	switch got.GetState() {
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED:
 		g.built.Store(true)

@@ -66,6 +66,9 @@ func newCounter(d Deps) (*counter, error) {
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "slipway_registry_spool_bytes", Help: "What is kept on disk until it is counted.",
 		}, func() float64 { return float64(s.Stats().Bytes) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "slipway_registry_spool_waiting", Help: "Events on disk that wait to be published; a pull is one or two.",
+		}, func() float64 { return float64(s.Stats().Waiting) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "slipway_registry_spool_dropped_total", Help: "Events that were dropped, the oldest first, as too many waited to be counted.",
 		}, func() float64 { return float64(s.Stats().Dropped) }),

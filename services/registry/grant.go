@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"github.com/maypok86/otter/v2/stats"
 	"github.com/nats-io/nats.go"
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
@@ -99,6 +100,7 @@ type grants struct {
 	containers containerv1.ContainerServiceClient
 	now        func() time.Time
 	known      *otter.Cache[string, *grant]
+	hits       *stats.Counter
 	// refused holds unknown and revoked tokens, each for its own time.
 	refused *otter.Cache[string, time.Duration]
 	flight  upstream.Flight[string, *grant]
@@ -118,12 +120,15 @@ func newGrants(d Deps) (*grants, error) {
 
 // cachesOnly are grants that hear of no revocation.
 func cachesOnly(c containerv1.ContainerServiceClient) *grants {
+	hits := stats.NewCounter()
 	return &grants{
 		containers: c,
+		hits:       hits,
 		now:        time.Now,
 		known: otter.Must(&otter.Options[string, *grant]{
 			MaximumSize:      50_000,
 			ExpiryCalculator: otter.ExpiryWriting[string, *grant](remembered),
+			StatsRecorder:    hits,
 		}),
 		refused: otter.Must(&otter.Options[string, time.Duration]{
 			MaximumSize:      100_000,

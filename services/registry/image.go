@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/maypok86/otter/v2"
+	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/caller"
@@ -47,6 +48,8 @@ type images struct {
 
 	docs     *otter.Cache[docKey, oci.Document]
 	made     *otter.Cache[imageKey, *image]
+	docHits  *stats.Counter
+	madeHits *stats.Counter
 	docFetch upstream.Flight[docKey, oci.Document]
 	making   upstream.Flight[imageKey, *image]
 	tagFetch upstream.Flight[tagKey, digest.Digest]
@@ -72,14 +75,18 @@ type tagKey struct {
 
 func newImages(d Deps) *images {
 	half := uint64(d.ImageCache / 2)
+	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
+		docHits: docHits, madeHits: madeHits,
 		client: d.Upstream, control: d.Control, keychain: d.Keychain,
 		docs: otter.Must(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
+			StatsRecorder: docHits,
 			Weigher:       func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
 		}),
 		made: otter.Must(&otter.Options[imageKey, *image]{
 			MaximumWeight: half,
+			StatsRecorder: madeHits,
 			Weigher:       func(_ imageKey, img *image) uint32 { return img.weight() },
 		}),
 	}

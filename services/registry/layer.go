@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -26,13 +27,14 @@ type layerCache struct {
 	dir        string
 	limit      int64
 	flight     upstream.Flight[digest.Digest, struct{}]
+	hits       *stats.Counter
 }
 
 func newLayerCache(c containerv1.ContainerServiceClient, dir string, limit int64) (*layerCache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the layer cache: %w", err)
 	}
-	return &layerCache{containers: c, dir: dir, limit: limit}, nil
+	return &layerCache{containers: c, dir: dir, limit: limit, hits: stats.NewCounter()}, nil
 }
 
 func (c *layerCache) path(d digest.Digest) string { return filepath.Join(c.dir, d.Encoded()) }
@@ -44,11 +46,13 @@ func (c *layerCache) open(ctx context.Context, d digest.Digest) (*os.File, error
 	if err == nil {
 		now := time.Now()
 		_ = os.Chtimes(c.path(d), now, now) // only the order of removal hangs on it
+		c.hits.RecordHits(1)
 		return f, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	c.hits.RecordMisses(1)
 	_, err = c.flight.Do(ctx, d, func(ctx context.Context) (struct{}, error) { return struct{}{}, c.fetch(ctx, d) })
 	if err != nil {
 		return nil, fmt.Errorf("fetching layer %s: %w", d, err)

@@ -13,11 +13,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/trace"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -76,8 +77,9 @@ type Registry struct {
 	layers  *layerCache
 	streams *streams
 	builds  upstream.Flight[string, *buildv1.AwaitBuildResponse]
-	seconds *prometheus.HistogramVec
+	metrics *metrics
 	counter *counter
+	tracer  trace.Tracer
 }
 
 // New makes the registry and starts to listen for revocations.
@@ -96,13 +98,9 @@ func New(d Deps) (*Registry, error) {
 	}
 	r := &Registry{
 		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "slipway_registry_seconds",
-			Help:    "Time until registry requests were answered in full, by kind and status code.",
-			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60, 600},
-		}, []string{"kind", "code"}),
+		tracer: otel.Tracer("slipway.dev/registry"),
 	}
-	d.Metrics.MustRegister(r.seconds)
+	r.metrics = newMetrics(d.Metrics, r)
 	return r, nil
 }
 
@@ -124,18 +122,21 @@ const answerTime = 90 * time.Second
 // ServeHTTP answers one request. The request's context carries the rpc.Call.
 func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
+	s.metrics.open.Add(1)
+	defer s.metrics.open.Add(-1)
 	rec := &recorder{ResponseWriter: w}
 	kind, err := s.route(rec, r)
 	if err != nil {
 		s.fail(rec, r, kind, err)
 	}
-	s.seconds.WithLabelValues(kind, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
+	s.metrics.answered(kind, rec, start)
 }
 
-// recorder remembers the status that was sent.
+// recorder remembers the status that was sent, and counts the bytes of the body.
 type recorder struct {
 	http.ResponseWriter
-	code int
+	code  int
+	bytes int64
 }
 
 func (r *recorder) WriteHeader(code int) {
@@ -149,7 +150,9 @@ func (r *recorder) Write(p []byte) (int, error) {
 	if r.code == 0 {
 		r.code = http.StatusOK
 	}
-	return r.ResponseWriter.Write(p)
+	n, err := r.ResponseWriter.Write(p)
+	r.bytes += int64(n)
+	return n, err
 }
 
 // ReadFrom lets a file go to the connection without passing through memory.
@@ -157,7 +160,9 @@ func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
 	if r.code == 0 {
 		r.code = http.StatusOK
 	}
-	return io.Copy(r.ResponseWriter, src)
+	n, err := io.Copy(r.ResponseWriter, src)
+	r.bytes += n
+	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -48,7 +48,7 @@ type Consumer struct {
 }
 
 // Consume gives the messages of a stream to take, one after another, which
-// acknowledges them. It ends with ctx, without an error, or when NATS refuses.
+// acknowledges them, each in the trace that it was published in. It ends with ctx, without an error, or when NATS refuses.
 func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, take func(context.Context, jetstream.Msg)) error {
 	consumer, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config)
 	if err != nil {
@@ -72,6 +72,8 @@ func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, take func(
 		if err != nil {
 			return err
 		}
-		take(ctx, m)
+		traced, span := Receive(ctx, m)
+		take(traced, m)
+		span.End()
 	}
 }

@@ -870,7 +870,9 @@ type AwaitBuildResponse struct {
 	// Digest of the image, where it was made.
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Place in the queue, from 1; 0 when it is not queued.
-	Position      int32 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
+	Position int32 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
+	// The trace of the request that started it (W3C traceparent); "" for none.
+	TraceParent   string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -959,6 +961,13 @@ func (x *AwaitBuildResponse) GetPosition() int32 {
 		return x.Position
 	}
 	return 0
+}
+
+func (x *AwaitBuildResponse) GetTraceParent() string {
+	if x != nil {
+		return x.TraceParent
+	}
+	return ""
 }
 
 // CancelBuildRequest names a build.
@@ -1318,7 +1327,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\tsucceeded\x18\x03 \x01(\bR\tsucceeded\"G\n" +
 	"\x11AwaitBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x17\n" +
-	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\xe3\x02\n" +
+	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\x86\x03\n" +
 	"\x12AwaitBuildResponse\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x129\n" +
 	"\n" +
@@ -1329,7 +1338,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x16\n" +
 	"\x06digest\x18\a \x01(\tR\x06digest\x12\x1a\n" +
-	"\bposition\x18\b \x01(\x05R\bposition\"/\n" +
+	"\bposition\x18\b \x01(\x05R\bposition\x12!\n" +
+	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\"/\n" +
 	"\x12CancelBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x15\n" +
 	"\x13CancelBuildResponse\"\\\n" +

@@ -29,9 +29,7 @@ const (
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
-	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// The trace that the request belongs to (W3C traceparent).
-	TraceParent   string `protobuf:"bytes,2,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -69,13 +67,6 @@ func (*Job) Descriptor() ([]byte, []int) {
 func (x *Job) GetBuildId() string {
 	if x != nil {
 		return x.BuildId
-	}
-	return ""
-}
-
-func (x *Job) GetTraceParent() string {
-	if x != nil {
-		return x.TraceParent
 	}
 	return ""
 }
@@ -433,10 +424,9 @@ var File_slipway_build_v1_job_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"C\n" +
+	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12!\n" +
-	"\ftrace_parent\x18\x02 \x01(\tR\vtraceParent\"\xc8\x01\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xc8\x01\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +

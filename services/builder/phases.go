@@ -1,0 +1,55 @@
+package builder
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// preparing is the phase that every build begins with, before it prints anything.
+const preparing = "prepare"
+
+// phases passes on what a build prints, measures how long the build is in each of
+// its phases, and shows them in its trace.
+type phases struct {
+	Output
+	begin func(phase string) (end func())
+
+	mu  sync.Mutex
+	now func() // ends the phase that the build is in
+}
+
+// phases begins with the first phase; the caller ends the last one.
+func (m *metrics) phases(ctx context.Context, engine string, out Output) *phases {
+	p := &phases{Output: out, begin: func(phase string) func() {
+		start := time.Now()
+		_, span := otel.Tracer("slipway.dev/builder").Start(ctx, "builder "+phase, trace.WithAttributes(attribute.String("slipway.engine", engine)))
+		return func() {
+			span.End()
+			m.phase.WithLabelValues(engine, phase).Observe(time.Since(start).Seconds())
+		}
+	}}
+	p.now = p.begin(preparing)
+	return p
+}
+
+// Print implements Output.
+func (p *phases) Print(phase, text string) {
+	if phase != "" {
+		p.mu.Lock()
+		p.now()
+		p.now = p.begin(phase)
+		p.mu.Unlock()
+	}
+	p.Output.Print(phase, text)
+}
+
+func (p *phases) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.now()
+}

@@ -1,0 +1,81 @@
+package bus_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"slipway.dev/services/internal/bus"
+)
+
+// TestTraceGoesThroughAStream is the only test here that sets the tracer of the
+// process.
+func TestTraceGoesThroughAStream(t *testing.T) { //nolint:paralleltest // see above
+	spans := tracetest.NewSpanRecorder()
+	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
+	otel.SetTracerProvider(provider)
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "jobs", Subjects: []string{"build.jobs.>"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		consumer, err := stream.CreateConsumer(t.Context(), jetstream.ConsumerConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func(ctx context.Context) (context.Context, func()) {
+			if err := bus.Publish(ctx, js, "build.jobs.buildkit.amd64.1", []byte("x")); err != nil {
+				t.Fatal(err)
+			}
+			m, err := consumer.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, span := bus.Receive(t.Context(), m)
+			return got, func() { span.End() }
+		}
+
+		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
+		want := span.SpanContext().TraceID()
+		// What waits in a database goes on from its text alone.
+		waited := bus.WithTraceParent(t.Context(), bus.TraceParent(ctx))
+		got, end := take(waited)
+		end()
+		var names []string
+		for _, s := range spans.Ended() {
+			if s.SpanContext().TraceID() == want {
+				names = append(names, s.Name())
+			}
+		}
+		if !slices.Equal(names, []string{"publish build.jobs", "process build.jobs"}) {
+			t.Errorf("the trace has the spans %q", names)
+		}
+		if bus.TraceParent(got) == bus.TraceParent(ctx) || bus.TraceParent(got)[:35] != bus.TraceParent(ctx)[:35] {
+			t.Errorf("it goes on as %s, after %s", bus.TraceParent(got), bus.TraceParent(ctx))
+		}
+
+		before := len(spans.Started())
+		got, end = take(t.Context())
+		end()
+		if bus.TraceParent(got) != "" || len(spans.Started()) != before {
+			t.Error("a message of no trace has begun one")
+		}
+		_, other := provider.Tracer("test").Start(t.Context(), "pull")
+		bus.Link(other, bus.TraceParent(ctx))
+		bus.Link(other, "")
+		bus.Link(other, "odd")
+		if links := other.(trace.ReadOnlySpan).Links(); len(links) != 1 || links[0].SpanContext.TraceID() != want { //nolint:forcetypeassert // the SDK's is one
+			t.Errorf("it is linked to %v", links)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package registry
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/maypok86/otter/v2/stats"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics say how much is pulled, and how.
+type metrics struct {
+	seconds *prometheus.HistogramVec
+	bytes   *prometheus.CounterVec
+	// open are requests that are being answered, waiting those of them that wait
+	// for a build.
+	open, waiting atomic.Int64
+}
+
+func newMetrics(reg prometheus.Registerer, r *Registry) *metrics {
+	m := &metrics{
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "slipway_registry_seconds",
+			Help:    "Time until registry requests were answered in full, by kind and status code.",
+			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60, 600},
+		}, []string{"kind", "code"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "slipway_registry_bytes_total",
+			Help: "Bytes of bodies that were sent to clients, by kind of request; what they read elsewhere after a redirect is not in it.",
+		}, []string{"kind"}),
+	}
+	reg.MustRegister(m.seconds, m.bytes,
+		gauge("slipway_registry_open_requests", "Requests that are being answered now.", &m.open),
+		gauge("slipway_registry_waiting_requests", "Requests that wait for a build now.", &m.waiting),
+	)
+	for cache, hits := range map[string]*stats.Counter{
+		"token": r.grants.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits,
+	} {
+		reg.MustRegister(
+			looked(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),
+			looked(cache, "miss", func(s stats.Stats) uint64 { return s.Misses }, hits),
+		)
+	}
+	return m
+}
+
+func gauge(name, help string, n *atomic.Int64) prometheus.GaugeFunc {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(n.Load()) })
+}
+
+func looked(cache, result string, pick func(stats.Stats) uint64, of *stats.Counter) prometheus.CounterFunc {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name:        "slipway_registry_cache_total",
+		Help:        "Looks into the registry's caches, by cache and result.",
+		ConstLabels: prometheus.Labels{"cache": cache, "result": result},
+	}, func() float64 { return float64(pick(of.Snapshot())) })
+}
+
+func (m *metrics) answered(kind string, rec *recorder, start time.Time) {
+	m.seconds.WithLabelValues(kind, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
+	m.bytes.WithLabelValues(kind).Add(float64(rec.bytes))
+}
