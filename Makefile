@@ -13,7 +13,7 @@ BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 CLIENT := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint monitoring-lint generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -48,14 +48,21 @@ lint: ## Check style, generated files and the contract's compatibility
 	$(BUF) lint
 	./services/tools/breaking.sh "$(BUF)"
 	./services/tools/generated.sh
+	if command -v promtool >/dev/null; then $(MAKE) monitoring-lint; else echo 'There is no promtool: the alert rules are not checked'; fi
 
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
 	cd deploy && GOWORK=off go vet ./... && GOWORK=off go run ./lint .
 
-generate: ## Make proto/gen, deploy/config.md and the clients in services/e2e/client anew
+monitoring-lint: ## Check alert rules and dashboards (promtool, of Debian's prometheus)
+	promtool check rules deploy/monitoring/alerts.yaml
+	promtool test rules deploy/monitoring/alerts_test.yaml
+	go test -count=1 -run 'TestMonitoring|TestPromtool' ./services/app
+
+generate: ## Make proto/gen, deploy/config.md, deploy/metrics.md and the clients in services/e2e/client anew
 	$(BUF) generate
 	for face in container platform; do $(CLIENT) -config services/e2e/client/$$face.yml proto/gen/openapi/$$face.json || exit 1; done
 	go run ./services/cmd/slipwayd config --markdown > deploy/config.md
+	go run ./services/cmd/slipwayd metrics > deploy/metrics.md
 
 fuzz: ## Fuzz every parser of outside text for a while each (FUZZTIME=30s)
 	./services/tools/fuzz.sh $(or $(FUZZTIME),30s)

@@ -54,10 +54,9 @@ type state struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// readyz answers 200 when work may be sent here, 503 when not, and says of each
-// dependency how it is now.
-func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+// states asks every dependency how it is, in the order of a.checks.
+func (a *App) states(ctx context.Context) []state {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	states := make([]state, len(a.checks))
 	var wg sync.WaitGroup
@@ -72,6 +71,13 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	wg.Wait()
+	return states
+}
+
+// readyz answers 200 when work may be sent here, 503 when not, and says of each
+// dependency how it is now.
+func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
+	states := a.states(r.Context())
 	ready := !a.draining.Load()
 	byName := map[string]state{}
 	for i, c := range a.checks {

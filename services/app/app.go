@@ -33,11 +33,13 @@ import (
 
 // App is a process that plays roles. Make it with New, then Run it.
 type App struct {
-	cfg   config.Config
-	from  Build
-	log   *slog.Logger
-	reg   *prometheus.Registry
-	roles []role
+	cfg  config.Config
+	from Build
+	log  *slog.Logger
+	reg  *collected
+	// seconds measures the REST API.
+	seconds *prometheus.HistogramVec
+	roles   []role
 
 	// What the roles share; nil where no role needs it.
 	db     *sqldb.DB
@@ -83,14 +85,14 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 	}
 	a := &App{
 		cfg: cfg, from: b, log: log, roles: chosen,
-		reg: prometheus.NewRegistry(), conns: map[string]grpc.ClientConnInterface{},
+		reg: &collected{Registry: prometheus.NewRegistry()}, conns: map[string]grpc.ClientConnInterface{},
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
 		}
 	}()
-	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
 	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

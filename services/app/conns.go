@@ -135,7 +135,25 @@ func (a *App) openNetwork(context.Context) error {
 		return err
 	}
 	a.net.egress, a.net.plain = egress, plain
-	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg}
+	known, err := a.knownRegistries()
+	if err != nil {
+		return err
+	}
+	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg, Known: known}
 	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
 	return nil
+}
+
+// knownRegistries are those that the settings name, for metrics.
+func (a *App) knownRegistries() ([]string, error) {
+	logins, err := caller.ReadAuthFile(a.cfg.RegistryAuthFile)
+	if err != nil {
+		return nil, fmt.Errorf("registry_auth_file: %w", err)
+	}
+	known := []string{a.own().Host}
+	for name := range logins {
+		host, _, _ := strings.Cut(name, "/")
+		known = append(known, host)
+	}
+	return known, nil
 }

@@ -6,9 +6,11 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/propagation"
@@ -25,12 +27,14 @@ func (a *App) edge(next http.Handler, route func(path string) string) (http.Hand
 	if err != nil {
 		return nil, err
 	}
+	seconds := a.answers()
 	tracer, headers := otel.Tracer("slipway.dev/edge"), propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
 		call := rpc.Call{RequestID: requestID(r), ClientIP: clientIP(r, proxies)}
 		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
-		ctx, span := tracer.Start(ctx, r.Method+" "+route(r.URL.Path), trace.WithSpanKind(trace.SpanKindServer))
+		how, where := method(r), route(r.URL.Path)
+		ctx, span := tracer.Start(ctx, how+" "+where, trace.WithSpanKind(trace.SpanKindServer))
 		rec := &statusWriter{ResponseWriter: w}
 		w.Header().Set("X-Request-Id", call.RequestID)
 		defer func() {
@@ -41,10 +45,27 @@ func (a *App) edge(next http.Handler, route func(path string) string) (http.Hand
 			if w.Header().Get("Content-Length") != "" {
 				_ = http.NewResponseController(w).Flush() // nobody needs to wait for the log
 			}
+			if !strings.HasPrefix(where, "/v2") { // the registry measures itself
+				seconds.WithLabelValues(how, where, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
+			}
 			a.logRequest(ctx, r, rec, time.Since(start), call)
 		}()
 		next.ServeHTTP(rec, r.WithContext(ctx))
 	}), nil
+}
+
+// answers measures what both REST faces answer; it is made when the first asks.
+func (a *App) answers() *prometheus.HistogramVec {
+	if a.seconds != nil {
+		return a.seconds
+	}
+	a.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "slipway_http_seconds",
+		Help:    "Time until REST requests were answered in full, by method, route and status code; the registry's are in slipway_registry_seconds.",
+		Buckets: []float64{.002, .01, .05, .2, 1, 5, 30},
+	}, []string{"method", "route", "code"})
+	a.reg.MustRegister(a.seconds)
+	return a.seconds
 }
 
 func (a *App) logRequest(ctx context.Context, r *http.Request, w *statusWriter, took time.Duration, call rpc.Call) {
@@ -95,35 +116,6 @@ func trusted(ip netip.Addr, proxies []netip.Prefix) bool {
 		}
 	}
 	return false
-}
-
-// route is a path without what differs between requests, for span names.
-func route(path string) string {
-	switch {
-	case strings.HasPrefix(path, "/v2/wt/"):
-		for _, kind := range []string{"manifests", "blobs", "tags", "referrers"} {
-			if strings.Contains(path, "/"+kind+"/") {
-				return "/v2/wt/*/" + kind
-			}
-		}
-		return "/v2/wt/*"
-	case strings.HasPrefix(path, "/v1alpha2/container/"):
-		return "/v1alpha2/container/*"
-	case strings.HasPrefix(path, "/container-token/"):
-		return "/container-token/*"
-	case strings.HasPrefix(path, "/api/"):
-		return platformRoute(strings.TrimPrefix(path, "/api"))
-	case strings.HasPrefix(path, "/v1alpha1/builds/"):
-		_, face, _ := strings.Cut(strings.TrimPrefix(path, "/v1alpha1/builds/"), "/")
-		return strings.TrimSuffix("/v1alpha1/builds/*/"+face, "/")
-	}
-	return path
-}
-
-// platformRoute is route for the platform, which is the same at either address.
-func platformRoute(path string) string {
-	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
-	return "/api/" + first
 }
 
 // redactPath shows four characters of a token: whoever reads logs must not be

@@ -153,6 +153,10 @@ func (a *App) buildRegistry() error {
 	if err != nil {
 		return err
 	}
+	spool := ""
+	if a.cfg.CountPulls {
+		spool = a.dir("pulls")
+	}
 	r, err := registry.New(registry.Deps{
 		Containers: containerv1.NewContainerServiceClient(a.conns["container"]),
 		Builds:     a.builds(), Bus: a.nats,
@@ -162,7 +166,7 @@ func (a *App) buildRegistry() error {
 			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
 			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
 			PullWait: a.cfg.PullWait, PublicURL: strings.TrimRight(a.cfg.PublicURL, "/"),
-			SpoolDir: a.dir("pulls"), FilesystemPrefix: a.cfg.FilesystemPrefix,
+			SpoolDir: spool, FilesystemPrefix: a.cfg.FilesystemPrefix,
 		},
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
 	"slipway.dev/services/build"
 	"slipway.dev/services/container"
 	"slipway.dev/services/internal/bus"
@@ -63,6 +65,7 @@ func (a *App) openDatabase(ctx context.Context) error {
 	a.db = db
 	a.onClose(db.Close)
 	a.check("database", required, db.PingContext)
+	a.reg.MustRegister(collectors.NewDBStatsCollector(db.DB, "slipway"))
 	for _, m := range schemas() {
 		if !a.plays(m.room) {
 			continue

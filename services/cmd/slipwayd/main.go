@@ -40,7 +40,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	config.AddFlags(root.PersistentFlags())
-	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), userCommand(), tokenCommand(), keysCommand())
+	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), metricsCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
 
@@ -133,4 +133,20 @@ func configCommand() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print the reference of all settings instead.")
 	return cmd
+}
+
+func metricsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "metrics",
+		Short: "Print the reference of all metrics, in Markdown",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := app.MetricsPage(cmd.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprint(cmd.OutOrStdout(), page)
+			return nil
+		},
+	}
 }

@@ -42,7 +42,7 @@ func TestDefaults(t *testing.T) {
 	want := config.Config{
 		HTTPAddr: "127.0.0.1:9090", PlatformHTTPAddr: "127.0.0.1:9091", AdminAddr: "127.0.0.1:9099", GRPCAddr: "127.0.0.1:9095",
 		StoreAddr: "127.0.0.1:9092", PublicURL: "http://localhost:9090", DataDir: "./data", PlatformURL: "http://localhost:9091",
-		AdminEmail: "admin@localhost", AnonymousAccess: true, AuditRetention: 365 * 24 * time.Hour,
+		AdminEmail: "admin@localhost", AnonymousAccess: true, CountPulls: true, AuditRetention: 365 * 24 * time.Hour,
 		LimitPlatform:        ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 72_000, Window: time.Hour}},
 		LimitPullsUser:       ratelimit.Limit{{Count: 1000, Window: time.Minute}},
 		LimitPullsAnonymous:  ratelimit.Limit{{Count: 250, Window: time.Hour}},

@@ -1,0 +1,26 @@
+package app_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/app"
+)
+
+// TestMetricsPage holds deploy/metrics.md to what a process has.
+func TestMetricsPage(t *testing.T) {
+	t.Parallel()
+	want, err := app.MetricsPage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../deploy/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, string(got)); d != "" {
+		t.Errorf("deploy/metrics.md is not what `make generate` makes:\n%s", d)
+	}
+}
