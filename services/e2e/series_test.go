@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// series are the names, with labels, of our own metrics in a process.
+func series(t testing.TB, admin string) map[string]bool {
+	t.Helper()
+	out := map[string]bool{}
+	for line := range strings.Lines(string(request(t, http.MethodGet, admin+"/metrics", nil).body)) {
+		if strings.HasPrefix(line, "slipway_") {
+			out[line[:strings.LastIndexByte(line, ' ')]] = true
+		}
+	}
+	return out
+}
+
+// TestMetricsHaveBounds sends what callers could make up, twice: the second time
+// brings no series that the first did not.
+func TestMetricsHaveBounds(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+	p := oneProcess(t, common(t, []string{up.Host}, settings{"limit_pulls_anonymous": "0"}))
+	target := v2(p.submit(map[string]any{"containerImage": image}))
+	odd := func(from, to int) {
+		var wg sync.WaitGroup
+		for i := from; i < to; i++ {
+			wg.Go(func() { oddities(p, target, fmt.Sprintf("odd%d", i), 2+i) })
+		}
+		wg.Wait()
+	}
+	odd(0, 8)
+	before := series(t, p.procs[0].admin)
+	odd(8, 72)
+	after := series(t, p.procs[0].admin)
+	for s := range before {
+		delete(after, s)
+	}
+	if len(after) > 0 {
+		t.Errorf("%d series are new, such as %s", len(after), slices.Sorted(maps.Keys(after))[0])
+	}
+	if len(before) < 100 || len(before) > 3000 {
+		t.Errorf("there are %d series", len(before))
+	}
+}
+
+// oddities are requests that nobody has asked before: methods, paths, tokens,
+// names, registries.
+func oddities(p *program, target, name string, port int) {
+	for _, path := range []string{
+		"/" + name, "/" + name + "/" + name, "/v2/" + name, "/v2/wt/" + name + "/x/manifests/" + name, "/v2/wt/" + name + "/x/" + name + "/1",
+		"/v1alpha2/container/" + name, "/v1alpha2/container/" + name + "/status", "/v1alpha2/container/" + name + "/" + name,
+		"/v1alpha1/builds/" + name, "/v1alpha1/builds/" + name + "/logs", "/v1alpha1/builds/" + name + "/" + name,
+		"/api/" + name, "/api/user/" + name, "/api/workflow/" + name, "/v1alpha2/metrics/" + name, "/v1alpha2/metrics/pulls?org=" + name,
+		"/slipway.build.v1.BuildService/" + name,
+	} {
+		p.call(http.MethodGet, path, nil, "X-Request-Id", name, "Authorization", "Bearer "+name, "User-Agent", name)
+	}
+	p.call(strings.ToUpper(name), "/v1alpha2/container", nil)
+	p.call(strings.ToUpper(name), "/v2/", nil)
+	p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": "127.0.0.2:" + fmt.Sprint(port) + "/lib/" + name + ":1"})
+	p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": name, "towerAccessToken": name, "towerEndpoint": "http://" + name})
+	p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerFile": b64("FROM " + name)})
+	p.call(http.MethodPost, "/v1alpha1/inspect", map[string]any{"containerImage": "127.0.0.2:" + fmt.Sprint(port) + "/lib/" + name})
+	request(p.t, http.MethodGet, target+"/manifests/"+name, nil, "Accept", name)
+	request(p.t, http.MethodGet, target+"/blobs/sha256:"+name, nil)
+	request(p.t, http.MethodGet, target+"/"+name+"/1", nil)
+}
