@@ -16,6 +16,9 @@ type load struct {
 	workers int
 	// count is how many calls there are in all.
 	count int
+	// every is the time from one call to the next, over all clients; 0 is as fast as
+	// they are answered.
+	every time.Duration
 }
 
 // sample is what one turn measured. Fields that a section does not measure are 0.
@@ -50,7 +53,7 @@ func (l load) run(ctx context.Context) (sample, error) {
 	var wg sync.WaitGroup
 	begin := time.Now()
 	for i, c := range conns {
-		wg.Go(func() { took[i], failed[i] = l.work(c, &left) })
+		wg.Go(func() { took[i], failed[i] = l.work(c, &left, begin) })
 	}
 	wg.Wait()
 	elapsed := time.Since(begin)
@@ -81,15 +84,18 @@ func (l load) connect(ctx context.Context) ([]*conn, error) {
 }
 
 // work makes calls until none is left or one fails.
-func (l load) work(c *conn, left *atomic.Int64) ([]time.Duration, error) {
+func (l load) work(c *conn, left *atomic.Int64, begin time.Time) ([]time.Duration, error) {
 	took := make([]time.Duration, 0, l.count/l.workers*2+1)
-	for left.Add(-1) >= 0 {
-		begin := time.Now()
+	for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+		if l.every > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(int64(l.count)-n) * l.every)))
+		}
+		sent := time.Now()
 		if _, _, err := c.do(l.call, nil); err != nil {
 			left.Store(0)
 			return took, err
 		}
-		took = append(took, time.Since(begin))
+		took = append(took, time.Since(sent))
 	}
 	return took, nil
 }
