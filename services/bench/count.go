@@ -87,7 +87,7 @@ func (w *world) costOfCounting(ctx context.Context, s *sheet, counting, not *ser
 		}
 		full, paced = append(full, contender{c.name, turn(l)}), append(paced, contender{c.name, turn(slow)})
 	}
-	before, err := settled(ctx, counting)
+	before, err := allCounted(ctx, counting)
 	if err != nil {
 		return err
 	}
@@ -154,8 +154,8 @@ func counted(ctx context.Context, slipway *server) (sum float64, err error) {
 	return sum, nil
 }
 
-// settled waits until nothing more is counted.
-func settled(ctx context.Context, slipway *server) (float64, error) {
+// allCounted waits until nothing more is counted.
+func allCounted(ctx context.Context, slipway *server) (float64, error) {
 	for last := -1.0; ; time.Sleep(2 * time.Second) {
 		n, err := counted(ctx, slipway)
 		if err != nil || n == last {
