@@ -26,6 +26,8 @@ const (
 	longText  = 1 << 20 // in a workflow
 	taskText  = 64 << 10
 	indexText = 500 // in a column
+	// searchText is what Postgres takes in an index beside another column.
+	searchText = 1900
 )
 
 // parseObject reads a body. Invalid UTF-8 is repaired; only what is no object is

@@ -89,21 +89,30 @@ func (l listing[T]) run(ctx context.Context, db *sqldb.DB, p page, args ...any) 
 		if err := db.QueryRowContext(ctx, l.count, args...).Scan(&total); err != nil {
 			return nil, 0, lost(db, err)
 		}
+		if total <= p.offset {
+			return nil, total, nil // nothing is left to be read
+		}
 	}
-	rows, err := db.QueryContext(ctx, l.read, append(args, p.limit, p.offset)...)
+	out, err := l.all(ctx, db, append(args, p.limit, p.offset)...)
+	return out, total, err
+}
+
+// all reads without counting.
+func (l listing[T]) all(ctx context.Context, db *sqldb.DB, args ...any) ([]T, error) {
+	rows, err := db.QueryContext(ctx, l.read, args...)
 	if err != nil {
-		return nil, 0, lost(db, err)
+		return nil, lost(db, err)
 	}
 	defer rows.Close()
 	var out []T
 	for rows.Next() {
 		v, err := l.scan(rows)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		out = append(out, v)
 	}
-	return out, total, rows.Err()
+	return out, rows.Err()
 }
 
 // audit adds a row to the trail.

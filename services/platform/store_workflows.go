@@ -76,16 +76,29 @@ func (s store) beat(ctx context.Context, in space, id string, userID int64, now 
 	return err
 }
 
-// workflows lists runs, newest first; without counting, total is 0.
+// workflows lists runs, newest first; without counting, total is 0. The runs are
+// found in an index alone, and only the documents of the page are read.
 func (s store) workflows(ctx context.Context, where filter, p page, count bool) ([]workflow, int, error) {
-	l := listing[workflow]{
-		read: where.query(`SELECT `+workflowColumns+` FROM platform_workflows`, ` ORDER BY submitted_at DESC, id`, true),
-		scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
+	const newestFirst = ` ORDER BY submitted_at DESC, id DESC`
+	found := listing[any]{
+		read: where.query(`SELECT id FROM platform_workflows`, newestFirst, true),
+		scan: func(r *sql.Rows) (any, error) {
+			var id string
+			return &id, r.Scan(&id)
+		},
 	}
 	if count {
-		l.count = where.query(`SELECT count(*) FROM platform_workflows`, ``, false)
+		found.count = where.query(`SELECT count(*) FROM platform_workflows`, ``, false)
 	}
-	return l.run(ctx, s.db, p, where.args...)
+	ids, total, err := found.run(ctx, s.db, p, where.args...)
+	if err != nil || len(ids) == 0 {
+		return nil, total, err
+	}
+	list, err := listing[workflow]{
+		read: `SELECT ` + workflowColumns + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
+		scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
+	}.all(ctx, s.db, ids...)
+	return list, total, err
 }
 
 // hasRunNamed says whether a session has a run of that name.

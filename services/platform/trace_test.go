@@ -309,3 +309,49 @@ func TestSpeed(t *testing.T) {
 		}
 	})
 }
+
+// TestListSpeed: the same of a list of 10,000 runs, which have documents.
+func TestListSpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("10,000 runs")
+	}
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		r := begun(t, db)
+		for n := range 100 {
+			var q strings.Builder
+			q.WriteString(`INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,
+				submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics) VALUES `)
+			for m := range 100 {
+				if m > 0 {
+					q.WriteByte(',')
+				}
+				id := 100*n + m
+				fmt.Fprintf(&q, `('id%d', 1, %d, 0, 'SUCCEEDED', 'lonely_%d', 's%d', 'nf-core/rnaseq', 'ada', 'nf-core/rnaseq lonely_%d s%d', %d, 1, 1, 1, 1, '{"configText":"%s"}', '', '')`,
+					id, r.ws, id, id, id, id, id, strings.Repeat("process.cpus ", 300))
+			}
+			must(db.ExecContext(t.Context(), q.String()))(t)
+		}
+		for search, want := range map[string]int{
+			"": 10_001, "nothing": 0, "lonely_7777": 1, "status:SUCCEEDED": 10_000, "runName:lonely": 10_000, "userName:ada before:2026-01-01": 10_000,
+		} {
+			var took []time.Duration
+			for range 20 {
+				start := time.Now()
+				resp := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Search: search}))(t)
+				took = append(took, time.Since(start))
+				if int(resp.GetTotalSize()) != want || len(resp.GetWorkflows()) != min(25, want) {
+					t.Fatalf("%q finds %d, shows %d", search, resp.GetTotalSize(), len(resp.GetWorkflows()))
+				}
+			}
+			slices.Sort(took)
+			t.Logf("%q: best %s, p50 %s, worst %s", search, took[0], took[10], took[19])
+			if took[10] > 500*time.Millisecond {
+				t.Errorf("%q is too slow", search)
+			}
+		}
+		beyond := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Offset: new(int32(20_000))}))(t)
+		if beyond.GetTotalSize() != 10_001 || len(beyond.GetWorkflows()) != 0 || beyond.GetHasMore() {
+			t.Errorf("beyond the end: %v", beyond)
+		}
+	})
+}

@@ -63,7 +63,7 @@ func (w *workflow) describe(doc object) {
 
 // searched is what free text is looked for in.
 func (w workflow) searched() string {
-	return strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n"))
+	return cut(strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n")), searchText)
 }
 
 // answer is the run as the contract shows it.
