@@ -87,21 +87,22 @@ func (w *world) costOfCounting(ctx context.Context, s *sheet, counting, not *ser
 		}
 		full, paced = append(full, contender{c.name, turn(l)}), append(paced, contender{c.name, turn(slow)})
 	}
+	r, err := alternate(ctx, w.rounds, full)
+	if err != nil {
+		return err
+	}
 	before, err := allCounted(ctx, counting)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	r, err := alternate(ctx, w.rounds, full)
-	if err != nil {
+	if _, err := full[0].turn(ctx); err != nil {
 		return err
 	}
-	pulls := w.rounds * w.requests
-	if err := countedAre(ctx, counting, before+float64(pulls)); err != nil {
+	if err := countedAre(ctx, counting, before+float64(w.requests)); err != nil {
 		return err
 	}
-	took := time.Since(begin)
-	s.hold("pulls absorbed", float64(pulls)/took.Minutes(), "1/min", atLeast(perMinute))
+	s.hold("pulls absorbed", float64(w.requests)/time.Since(begin).Minutes(), "1/min", atLeast(perMinute))
 	s.tell("counting rate", r.median(nameCounting, rate), "1/s")
 	s.tell("counting cpu - not", r.difference(nameCounting, nameNot, cpu)*1e6, "us")
 	s.hold("full load: rate counting / not", r.ratio(nameCounting, nameNot, rate), "x", atLeast(0.9))

@@ -43,6 +43,10 @@ func (w *world) startSlipway(ctx context.Context, env ...string) (*server, error
 	if err != nil {
 		return nil, err
 	}
+	store, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
 	insecure := ""
 	if w.up != nil {
 		insecure = w.up.addr
@@ -52,6 +56,7 @@ func (w *world) startSlipway(ctx context.Context, env ...string) (*server, error
 		ready: answers("http://" + admin + "/readyz"),
 		env: append([]string{
 			"SLIPWAY_HTTP_ADDR=" + addr, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_ADMIN_ADDR=" + admin, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_PUBLIC_URL=http://" + addr,
+			"SLIPWAY_STORE_ADDR=" + store,
 			"SLIPWAY_DATA_DIR=" + data, "SLIPWAY_EGRESS_ALLOW=127.0.0.0/8", "SLIPWAY_INSECURE_REGISTRIES=" + insecure,
 			"SLIPWAY_LIMIT_PULLS_ANONYMOUS=1000000000/1h", "SLIPWAY_LIMIT_PULLS_USER=1000000000/1h",
 		}, env...),
