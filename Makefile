@@ -13,7 +13,7 @@ BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 CLIENT := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint monitoring-lint generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint monitoring-lint image image-test generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -51,7 +51,13 @@ lint: ## Check style, generated files and the contract's compatibility
 	if command -v promtool >/dev/null; then $(MAKE) monitoring-lint; else echo 'There is no promtool: the alert rules are not checked'; fi
 
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
-	cd deploy && GOWORK=off go vet ./... && GOWORK=off go run ./lint .
+	cd deploy && GOWORK=off go test ./... && GOWORK=off go run ./lint .
+
+image: ## Make both images, reproducibly, as bin/images/* (PLATFORMS, PUSH: see deploy/docker/image.sh)
+	VERSION=$(VERSION) deploy/docker/image.sh
+
+image-test: ## Make the images twice and compare their digests
+	deploy/docker/test.sh
 
 monitoring-lint: ## Check alert rules and dashboards (promtool, of Debian's prometheus)
 	promtool check rules deploy/monitoring/alerts.yaml

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExceptionsHaveReasons reads lists of exceptions, ours among them.
+func TestExceptionsHaveReasons(t *testing.T) {
+	t.Parallel()
+	if got, err := readExceptions("kube-score.txt"); err != nil || len(got) == 0 {
+		t.Errorf("ours: %v, %v", got, err)
+	}
+	path := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(path, []byte("# why\n* pod-networkpolicy\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readExceptions(path); err == nil {
+		t.Error("an exception without a reason was read")
+	}
+}
+
+// TestConvert makes schemas that stand alone and know every field.
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	c := converter{map[string]object{
+		"v1.Thing": {"properties": object{"size": object{"$ref": "#/definitions/Quantity"}, "child": object{"$ref": "#/definitions/v1.Thing"}, "port": object{"format": "int-or-string", "type": "string"}}},
+		"Quantity": {"type": "string", "description": "Quantity is a fixed-point representation of a number."},
+	}}
+	got := c.object(object{"$ref": "#/definitions/v1.Thing"}, nil)
+	if got["additionalProperties"] != false {
+		t.Error("unknown fields are taken")
+	}
+	props := properties(got)
+	for name, want := range map[string]int{"size": 2, "port": 2} {
+		p, _ := props[name].(object)
+		if types, _ := p["type"].([]string); len(types) != want {
+			t.Errorf("%s is %v", name, p)
+		}
+	}
+	if child, _ := props["child"].(object); len(child) != 0 {
+		t.Errorf("a schema within itself: %v", child)
+	}
+}
+
+// TestCompose reads ours, and refuses one that means nothing.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	if n, err := checkCompose("../compose.yaml"); err != nil || n < 6 {
+		t.Errorf("ours: %d, %v", n, err)
+	}
+	for name, text := range map[string]string{
+		"an unknown key": "services: {a: {image: 'a:1', imag: b}}", "no version": "services: {a: {image: a}}",
+		"a service that is nowhere": "services: {a: {image: 'a:1', depends_on: [b]}}",
+	} {
+		path := filepath.Join(t.TempDir(), "compose.yaml")
+		if err := os.WriteFile(path, []byte("name: x\n"+text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := checkCompose(path); err == nil || strings.Contains(err.Error(), "no such file") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
