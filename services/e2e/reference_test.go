@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"slipway.dev/gateway/contracttest"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestReferenceInChromium reads the reference pages in a browser and tries a call
+// on each: at both addresses, and below a prefix that only a proxy knows.
+func TestReferenceInChromium(t *testing.T) {
+	t.Parallel()
+	if !testkit.Real() {
+		t.Skip("needs Chromium (SLIPWAY_TEST_REAL)")
+	}
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := oneProcess(t, common(t, nil, nil))
+	at, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(http.StripPrefix("/some/where", httputil.NewSingleHostReverseProxy(at)))
+	t.Cleanup(proxy.Close)
+
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
+		chromedp.WSURLReadTimeout(2*time.Minute), chromedp.Flag("disable-dev-shm-usage", true))
+	browser, quit := chromedp.NewExecAllocator(t.Context(), options...)
+	defer quit()
+	container := page{"Container-GetServiceInfo", "Container-SubmitContainer", "1.31.0", containerDocument}
+	platform := page{"service-info-GetServiceInfo", "tokens-CreateToken", "1.198.0", platformDocument}
+	for _, c := range []struct {
+		base string
+		page page
+	}{{p.url, container}, {p.url + "/api", platform}, {proxy.URL + "/some/where", container}} {
+		readReference(t, browser, c.base, c.page)
+	}
+}
+
+// page is what is looked for: ids of two operations, and what the first answers.
+type page struct {
+	info, submit, want string
+	doc                func() (*contracttest.Document, error)
+}
+
+// readReference opens a page, which must list every operation, and tries
+// /service-info on it.
+func readReference(t *testing.T, browser context.Context, base string, c page) {
+	t.Helper()
+	doc, err := c.doc()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tab, shut := chromedp.NewContext(browser)
+	defer shut()
+	tab, cancel := context.WithTimeout(tab, 8*time.Minute)
+	defer cancel()
+	var complaints complaints
+	if err := chromedp.Listen(tab, complaints.hear); err != nil {
+		t.Fatal(err)
+	}
+	operations := 0
+	for _, item := range doc.Paths.Map() {
+		operations += len(item.Operations())
+	}
+	fatal := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v; the browser says %q", base, err, complaints.all())
+		}
+	}
+	eval := func(js string) {
+		t.Helper()
+		fatal(chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](js)))
+	}
+	until := func(js string) { // chromedp's own way is refused by the page's security policy
+		t.Helper()
+		fatal(within(2*time.Minute, func() error {
+			if ok, err := chromedp.Run(tab, chromedp.Evaluate[bool]("!!("+js+")")); err != nil || !ok {
+				return fmt.Errorf("%s does not become true: %v", js, err)
+			}
+			return nil
+		}))
+	}
+	operation := func(id string) string { return fmt.Sprintf("document.querySelector(`#operations-%s`)", id) }
+	info, submit := operation(c.info), operation(c.submit)
+	fatal(chromedp.Do(tab, chromedp.Navigate(base+"/openapi/")))
+	until(fmt.Sprintf(`document.querySelectorAll(".opblock").length === %d`, operations))
+	// A request and an answer with their examples; the whole document has them, or it
+	// would not have been made.
+	for _, op := range []string{submit, info} {
+		eval(op + `.querySelector(".opblock-summary-control").click()`)
+		until(op + `.querySelector(".responses-inner .example .highlight-code, .responses-inner .highlight-code")`)
+	}
+	until(submit + `.querySelector(".body-param__example, .opblock-section-request-body .highlight-code")`)
+	eval(info + `.querySelector(".try-out__btn").click()`)
+	until(info + `.querySelector(".execute")`)
+	eval(info + `.querySelector(".execute").click()`)
+	until(info + `.querySelector(".live-responses-table .response-col_status")`)
+	answer, err := chromedp.Run(tab, chromedp.Evaluate[string](info+`.querySelector(".live-responses-table tbody").innerText`))
+	fatal(err)
+	asked, err := chromedp.Run(tab, chromedp.Evaluate[string](info+`.querySelector(".request-url").innerText`))
+	fatal(err)
+	if !strings.Contains(answer, "200") || !strings.Contains(answer, c.want) || !strings.Contains(asked, base+"/service-info") {
+		t.Errorf("%s: %s is answered %s", base, asked, answer)
+	}
+	if said := complaints.all(); len(said) > 0 {
+		t.Errorf("%s: the browser says %q", base, said)
+	}
+}
+
+// complaints are what a browser does not like: errors of scripts, what was not
+// found, and what the content security policy refuses.
+type complaints struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (c *complaints) hear(event any) {
+	var said string
+	switch e := event.(type) {
+	case *runtime.EventExceptionThrown:
+		said = e.ExceptionDetails.Text + " " + e.ExceptionDetails.URL
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError {
+			for _, a := range e.Args {
+				said += string(a.Value) + a.Description
+			}
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError {
+			said = e.Entry.Text + " " + e.Entry.URL
+		}
+	}
+	if said != "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.list = append(c.list, said)
+	}
+}
+
+func (c *complaints) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.list...)
+}
