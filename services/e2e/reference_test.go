@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -95,7 +96,7 @@ func readReference(t *testing.T, browser context.Context, base string, c page) {
 		t.Helper()
 		fatal(within(2*time.Minute, func() error {
 			if ok, err := chromedp.Run(tab, chromedp.Evaluate[bool]("!!("+js+")")); err != nil || !ok {
-				return fmt.Errorf("%s does not become true: %v", js, err)
+				return errors.Join(fmt.Errorf("%s does not become true", js), err)
 			}
 			return nil
 		}))
