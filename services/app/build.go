@@ -31,8 +31,7 @@ func (a *App) buildBuild() error {
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(), Metrics: a.reg,
 		Log: a.log.With("room", "build"), Now: time.Now,
 		Settings: build.Settings{
-			PlatformEndpoints: a.platformEndpoints(),
-			BuildsUser:        a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
+			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
 			Retention: a.cfg.RequestRetention, Own: a.own().String(), BuildersOnDemand: a.cfg.BuildersOnDemand,
 		},

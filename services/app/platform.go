@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"slipway.dev/gateway"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
 )
 
@@ -19,8 +21,12 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	if err != nil {
 		return platform.Deps{}, err
 	}
+	foreign, err := a.foreign()
+	if err != nil {
+		return platform.Deps{}, err
+	}
 	d := platform.Deps{
-		DB: a.db, Endpoint: a.platformEndpoints()[0], AdminLogins: logins, OperatorAccounts: a.cfg.OperatorAccounts,
+		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, AdminLogins: logins, Foreign: foreign, OperatorAccounts: a.cfg.OperatorAccounts,
 		CallLimit: a.cfg.LimitPlatform, AuditRetention: a.cfg.AuditRetention,
 		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}
@@ -33,6 +39,22 @@ func (a *App) platformDeps() (platform.Deps, error) {
 		d.Limiter = a.limiter()
 	}
 	return d, nil
+}
+
+// bare is a base address without a slash at the end.
+func bare(url string) string { return strings.TrimRight(url, "/") }
+
+// foreign is the other platforms that are believed.
+func (a *App) foreign() (platform.Foreign, error) {
+	operators, err := caller.ReadAuthFile(a.cfg.PlatformAuthFile)
+	if err != nil {
+		return platform.Foreign{}, fmt.Errorf("platform_auth_file: %w", err)
+	}
+	f := platform.Foreign{Operators: operators, Transport: upstream.NewTransport(a.net.egress)}
+	for _, e := range a.cfg.PlatformEndpoints {
+		f.Endpoints = append(f.Endpoints, bare(e))
+	}
+	return f, nil
 }
 
 // withPlatform puts the platform's face under its legacy address, /api, and keeps

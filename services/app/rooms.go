@@ -70,13 +70,6 @@ func (a *App) ensureAdmin(s *platform.Service) error {
 	return nil
 }
 
-func (a *App) platformEndpoints() []string {
-	return []string{
-		strings.TrimRight(a.cfg.PlatformURL, "/"),
-		strings.TrimRight(a.cfg.PublicURL, "/") + "/api",
-	}
-}
-
 // keychain is made by the first role that asks for it.
 func (a *App) keychain() (*caller.Keychain, error) {
 	if a.net.keychain != nil {
@@ -114,15 +107,14 @@ func (a *App) buildContainer() error {
 		Upstream: a.net.client, Keychain: keys,
 		Log: a.log.With("room", "container"), Now: time.Now,
 		Settings: container.Settings{
-			Host:              public.Host,
-			PublicURL:         strings.TrimRight(a.cfg.PublicURL, "/"),
-			Builds:            container.Builds{Registry: a.own().Host, Repository: a.own().Repository},
-			PlatformEndpoints: a.platformEndpoints(),
-			AnonymousAccess:   a.cfg.AnonymousAccess,
-			TokenTTL:          a.cfg.TokenTTL,
-			Retention:         a.cfg.RequestRetention,
-			OperatorAccounts:  a.cfg.OperatorAccounts,
-			Commit:            a.from.Commit,
+			Host:             public.Host,
+			PublicURL:        strings.TrimRight(a.cfg.PublicURL, "/"),
+			Builds:           container.Builds{Registry: a.own().Host, Repository: a.own().Repository},
+			AnonymousAccess:  a.cfg.AnonymousAccess,
+			TokenTTL:         a.cfg.TokenTTL,
+			Retention:        a.cfg.RequestRetention,
+			OperatorAccounts: a.cfg.OperatorAccounts,
+			Commit:           a.from.Commit,
 		},
 	})
 	if err != nil {
@@ -141,8 +133,8 @@ func (a *App) buildInspect() error {
 	s := inspect.New(inspect.Deps{
 		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(),
-		PlatformEndpoints: a.platformEndpoints(), AnonymousAccess: a.cfg.AnonymousAccess,
-		PullsAnonymous: a.cfg.LimitPullsAnonymous,
+		AnonymousAccess: a.cfg.AnonymousAccess,
+		PullsAnonymous:  a.cfg.LimitPullsAnonymous,
 	})
 	a.services = append(a.services, func(r grpc.ServiceRegistrar) { inspectv1.RegisterInspectServiceServer(r, s) })
 	return nil

@@ -53,8 +53,6 @@ type Deps struct {
 
 // Settings are the service's choices.
 type Settings struct {
-	// PlatformEndpoints are the addresses under which the own platform is known.
-	PlatformEndpoints []string
 	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
 	BuildsUser, BuildsAnonymous ratelimit.Limit
 	// TimeUser and TimeAnonymous are how long one build may take.

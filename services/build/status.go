@@ -96,7 +96,7 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if req.GetOffset() < 0 {
 		return nil, fault.Invalid.Newf("offset must not be negative")
 	}
-	gate := caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints}
+	gate := caller.Gate{Platform: s.deps.Platform}
 	id, err := gate.Identify(ctx, caller.Claim{})
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func newRoomWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testk
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{r.up.Host}, Metrics: prometheus.NewRegistry()}),
 		Keychain: caller.NewKeychain(nil, nil),
 		Settings: container.Settings{
-			Host: "slipway.example.org", PlatformEndpoints: []string{"http://localhost:9091"},
+			Host:            "slipway.example.org",
 			AnonymousAccess: true, TokenTTL: 36 * time.Hour, Retention: 90 * 24 * time.Hour,
 		},
 	}

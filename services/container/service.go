@@ -67,9 +67,6 @@ type Settings struct {
 	// OwnRepositories are further "<registry>/<path>" that belong to the service,
 	// such as its build cache: no request may name them, nor what is below them.
 	OwnRepositories []string
-	// PlatformEndpoints are the addresses under which the own platform is known;
-	// the first is the one that identities carry.
-	PlatformEndpoints []string
 	// AnonymousAccess says whether requests without an access token are served.
 	AnonymousAccess bool
 	// TokenTTL is how long a name works.
@@ -118,16 +115,21 @@ func New(d Deps) (*Service, error) {
 }
 
 // Run does what is due from time to time, until ctx ends: it repeats revocations
-// that did not get through, and removes what nobody needs any more.
+// that did not get through, renews names whose run goes on, and removes what
+// nobody needs any more.
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
 	sweep := time.NewTicker(10 * time.Minute)
 	defer sweep.Stop()
+	renew := time.NewTicker(s.renewEvery())
+	defer renew.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-renew.C:
+			s.renew(ctx)
 		case <-resend.C:
 			s.resendRevocations(ctx)
 		case <-sweep.C:

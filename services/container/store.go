@@ -38,12 +38,16 @@ func (s store) insert(ctx context.Context, r record) error {
 		return err
 	}
 	id := r.plan.GetIdentity()
+	run := r.request.GetWorkflowId()
+	if id == nil {
+		run = "" // nobody's
+	}
 	_, err = s.db.ExecContext(ctx, `
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
-			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan)
-		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11)`,
+			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
+		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		r.plan.GetToken(), sqldb.Micros(r.created), sqldb.Micros(r.expires),
-		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan)
+		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan, run)
 	return err
 }
 

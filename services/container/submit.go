@@ -101,7 +101,7 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 }
 
 func (s *Service) gate() caller.Gate {
-	return caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints, Anonymous: s.deps.AnonymousAccess}
+	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}
 }
 
 // switchedOff is rule 12, as far as this room knows.

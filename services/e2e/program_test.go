@@ -48,6 +48,18 @@ func TestMain(m *testing.M) {
 // they are.
 type settings map[string]string
 
+// environ is the environment with the settings in it.
+func (s settings) environ() []string {
+	env := append(os.Environ(), "GORACE=halt_on_error=1")
+	for k, v := range s {
+		if k != strings.ToUpper(k) {
+			k = "SLIPWAY_" + strings.ToUpper(k)
+		}
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
 // process is one running slipwayd.
 type process struct {
 	t     testing.TB
@@ -73,13 +85,7 @@ func (p *process) launch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cmd = exec.Command(filepath.Join(binaries, "slipwayd"), append([]string{"serve"}, p.args...)...)
-	p.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1")
-	for k, v := range p.env {
-		if k != strings.ToUpper(k) {
-			k = "SLIPWAY_" + strings.ToUpper(k)
-		}
-		p.cmd.Env = append(p.cmd.Env, k+"="+v)
-	}
+	p.cmd.Env = p.env.environ()
 	if p.logs == nil {
 		p.logs = &bytes.Buffer{}
 	}

@@ -20,8 +20,6 @@ type Deps struct {
 	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	// PlatformEndpoints are the addresses of the own platform.
-	PlatformEndpoints []string
 	// AnonymousAccess says whether callers without an access token are served.
 	AnonymousAccess bool
 	// PullsAnonymous limits what is charged as a pull of a client's address.
@@ -38,5 +36,5 @@ type Service struct {
 func New(d Deps) *Service { return &Service{deps: d} }
 
 func (s *Service) gate() caller.Gate {
-	return caller.Gate{Platform: s.deps.Platform, Endpoints: s.deps.PlatformEndpoints, Anonymous: s.deps.AnonymousAccess}
+	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}
 }

@@ -91,6 +91,7 @@ func doors() map[string][]string {
 	return map[string][]string{
 		"Authorize":      {"container", "inspect", "build"},
 		"GetCredentials": {"container", "registry", "build", "inspect"},
+		"GetRunState":    {"container"},
 		"CreateCode":     {"gateway"}, "IssueTokens": {"gateway"},
 	}
 }

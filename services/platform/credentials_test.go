@@ -32,6 +32,8 @@ import (
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
+func decode(s string) ([]byte, error) { return base64.StdEncoding.DecodeString(s) }
+
 func adminOf(email string) platform.Admin { return platform.Admin{Email: email} }
 
 func login(name, registry, password string) *platformv1.CredentialsBody {

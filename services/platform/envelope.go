@@ -95,16 +95,18 @@ func (s *Service) keys() (*Keys, error) {
 // CheckKeys says whether every stored secret can be opened; a process that cannot
 // must not start. The error names the key that is missing.
 func (s *Service) CheckKeys(ctx context.Context) error {
-	samples, err := s.store.sealedByKey(ctx)
-	if err != nil {
-		return fmt.Errorf("reading which master keys are in use: %w", err)
-	}
-	for _, c := range samples {
-		if s.deps.Keys == nil {
-			return fmt.Errorf("there are credentials sealed with the master key %s, and no master_key_file", c.envelope.keyID)
+	for _, table := range sealedTables() {
+		samples, err := s.store.sealedByKey(ctx, table)
+		if err != nil {
+			return fmt.Errorf("reading which master keys are in use: %w", err)
 		}
-		if _, err := s.deps.Keys.open(c.id, c.envelope); err != nil {
-			return fmt.Errorf("there are credentials sealed with the master key %s: %w", c.envelope.keyID, err)
+		for _, c := range samples {
+			if s.deps.Keys == nil {
+				return fmt.Errorf("there are credentials sealed with the master key %s, and no master_key_file", c.envelope.keyID)
+			}
+			if _, err := s.deps.Keys.open(c.id, c.envelope); err != nil {
+				return fmt.Errorf("there are credentials sealed with the master key %s: %w", c.envelope.keyID, err)
+			}
 		}
 	}
 	return nil
@@ -121,8 +123,18 @@ func (s *Service) RotateKeys(ctx context.Context) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	for _, table := range sealedTables() {
+		done, err := s.rotateIn(ctx, table, keys, master.id)
+		if n += done; err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func (s *Service) rotateIn(ctx context.Context, table string, keys *Keys, masterID string) (n int, err error) {
 	for after := ""; ; {
-		batch, err := s.store.sealedOtherwise(ctx, master.id, after)
+		batch, err := s.store.sealedOtherwise(ctx, table, masterID, after)
 		if err != nil || len(batch) == 0 {
 			return n, err
 		}
@@ -132,7 +144,7 @@ func (s *Service) RotateKeys(ctx context.Context) (n int, err error) {
 			if err != nil {
 				return n, err
 			}
-			done, err := s.store.rewrap(ctx, c.id, c.envelope, next)
+			done, err := s.store.rewrap(ctx, table, c.id, c.envelope, next)
 			if err != nil {
 				return n, fmt.Errorf("writing the data key of %s: %w", c.id, err)
 			}

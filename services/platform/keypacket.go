@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -37,6 +38,61 @@ func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
 	}
 	b64 := base64.StdEncoding.EncodeToString
 	return strings.Join([]string{strconv.Itoa(version), "P", b64(session), b64(data)}, `\`), nil
+}
+
+var errPacket = errors.New("not a key packet for this key")
+
+// unpack reads a key packet of either version, as the service does that it is for.
+func unpack(key *rsa.PrivateKey, packet string) ([]byte, error) {
+	parts := strings.Split(packet, `\`)
+	if len(parts) != 4 || parts[1] != "P" {
+		return nil, errPacket
+	}
+	locked, err1 := base64.StdEncoding.DecodeString(parts[2])
+	data, err2 := base64.StdEncoding.DecodeString(parts[3])
+	if err1 != nil || err2 != nil {
+		return nil, errPacket
+	}
+	switch parts[0] {
+	case "1":
+		session, err := rsa.DecryptPKCS1v15(nil, key, locked)
+		if err != nil || len(session) != 16 {
+			return nil, errPacket
+		}
+		return unECB(session, data)
+	case "2":
+		session, err := rsa.DecryptOAEP(sha256.New(), nil, key, locked, nil)
+		if err != nil || len(session) != 32 {
+			return nil, errPacket
+		}
+		aead, err := sealer(session)
+		if err != nil {
+			return nil, err
+		}
+		return decrypt(aead, "", data)
+	}
+	return nil, errPacket
+}
+
+// unECB undoes ecb.
+func unECB(key, data []byte) ([]byte, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	size := block.BlockSize()
+	if len(data) == 0 || len(data)%size != 0 {
+		return nil, errPacket
+	}
+	out := make([]byte, len(data))
+	for i := 0; i < len(data); i += size {
+		block.Decrypt(out[i:], data[i:])
+	}
+	n := int(out[len(out)-1])
+	if n < 1 || n > size || !bytes.Equal(out[len(out)-n:], bytes.Repeat([]byte{byte(n)}, n)) {
+		return nil, errPacket
+	}
+	return out[:len(out)-n], nil
 }
 
 // ecb is AES-ECB with PKCS#5 padding, which the packet of version 1 asks for. The

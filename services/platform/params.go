@@ -39,8 +39,12 @@ func pageOf(r paged) (page, error) {
 	return page{limit: int(limit), offset: int(offset), like: like(r.GetSearch())}, nil
 }
 
-// within refuses a text that is too long, in characters.
+// within refuses a text that is too long, in characters, and one that no database
+// takes.
 func within(name, s string, limit int) error {
+	if strings.ContainsRune(s, 0) {
+		return fault.Invalid.Newf("%s must not hold the character NUL", name)
+	}
 	if len(s) > limit && utf8.RuneCountInString(s) > limit {
 		return fault.Invalid.Newf("%s must have at most %d characters", name, limit)
 	}

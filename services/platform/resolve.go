@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -22,7 +23,7 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	}
 	id := req.GetIdentity()
 	if id.GetEndpoint() != s.deps.Endpoint {
-		return nil, fault.Denied.Newf("The user belongs to another platform")
+		return s.foreignCredentials(ctx, req)
 	}
 	has, err := s.store.hasUser(ctx, id.GetUserId())
 	if err != nil {
@@ -44,13 +45,62 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 			key, login = k, l
 		}
 	}
-	if key == "" {
-		return &platformv1.GetCredentialsResponse{}, nil
-	}
-	return &platformv1.GetCredentialsResponse{
-		Credentials: &platformv1.Credentials{Username: login.Username, Password: login.Password},
-	}, nil
+	return credentialsAnswer(login, loginTTL), nil
 }
+
+// foreignCredentials is GetCredentials for a user of another platform.
+func (s *Service) foreignCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
+	if err := s.foreign.believe(req.GetIdentity().GetEndpoint(), s.deps.Endpoint); err != nil {
+		return nil, fault.Denied.New("The user belongs to another platform", err)
+	}
+	login, err := s.foreign.login(ctx, req.GetIdentity(), req.GetRegistry())
+	if err != nil {
+		return nil, err
+	}
+	return credentialsAnswer(login.value, login.until.Sub(s.deps.Now())), nil
+}
+
+func credentialsAnswer(l upstream.Login, holds time.Duration) *platformv1.GetCredentialsResponse {
+	resp := &platformv1.GetCredentialsResponse{MaxAge: max(1, int32(holds/time.Second))}
+	if (l != upstream.Login{}) {
+		resp.Credentials = &platformv1.Credentials{Username: l.Username, Password: l.Password}
+	}
+	return resp
+}
+
+// GetRunState says whether a run goes on, for whoever keeps something for as long
+// as it does.
+func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRequest) (*platformv1.GetRunStateResponse, error) {
+	if err := part(ctx, "GetRunState"); err != nil {
+		return nil, err
+	}
+	id := req.GetIdentity()
+	if !isTextID(req.GetWorkflowId()) {
+		return &platformv1.GetRunStateResponse{}, nil
+	}
+	if id.GetEndpoint() != s.deps.Endpoint {
+		if err := s.foreign.believe(id.GetEndpoint(), s.deps.Endpoint); err != nil {
+			return &platformv1.GetRunStateResponse{}, nil //nolint:nilerr // nobody believes it any more
+		}
+		live, err := s.foreign.isLive(ctx, id, req.GetWorkflowId())
+		return &platformv1.GetRunStateResponse{Live: live}, err
+	}
+	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
+	if errors.Is(err, fault.Denied) {
+		return &platformv1.GetRunStateResponse{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.store.workflow(ctx, in, req.GetWorkflowId())
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return nil, fmt.Errorf("reading run %s: %w", req.GetWorkflowId(), err)
+	}
+	return &platformv1.GetRunStateResponse{Live: err == nil && isLive(w.shown(s.deps.Now()))}, nil
+}
+
+// isLive says whether a run with that status goes on.
+func isLive(status string) bool { return status == statusSubmitted || status == statusRunning }
 
 // kept finds the login that is stored for a repository, and the key that it is
 // for; "" when there is none.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -31,8 +32,12 @@ func Migrations() fs.FS { return sqldb.Folder(migrations) }
 // Deps is what the service works with.
 type Deps struct {
 	DB *sqldb.DB
-	// Endpoint is the platform's own public address, without a slash at the end.
+	// Endpoint is the platform's own public address, without a slash at the end;
+	// Aliases are others under which it is known.
 	Endpoint string
+	Aliases  []string
+	// Foreign is other platforms that are believed.
+	Foreign Foreign
 	// AdminLogins are the first user's credentials, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
 	// Keys opens and seals secrets; nil keeps none (see OpenKeys and CheckKeys).
@@ -47,7 +52,8 @@ type Deps struct {
 	Version, Commit string
 	// AuditRetention is how long the audit trail is kept; 0 is for ever.
 	AuditRetention time.Duration
-	Log            *slog.Logger
+	// Log is needed by Run alone.
+	Log *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -59,6 +65,7 @@ type Service struct {
 	deps      Deps
 	rules     map[string]rule
 	operators *htpasswd.Accounts
+	foreign   *foreigners
 }
 
 // New makes the service. The tables must be there.
@@ -67,7 +74,7 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops}, nil
+	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops, foreign: newForeigners(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -90,7 +97,7 @@ func (s *Service) Run(ctx context.Context) error {
 // at once.
 func (s *Service) sweep(ctx context.Context) error {
 	now := s.deps.Now()
-	err := s.store.deleteEnded(ctx, now)
+	err := errors.Join(s.store.deleteEnded(ctx, now), s.store.deleteGrants(ctx, now.Add(-grantTTL)))
 	if s.deps.AuditRetention > 0 {
 		err = errors.Join(err, s.store.deleteAudit(ctx, now.Add(-s.deps.AuditRetention)))
 	}
@@ -134,25 +141,25 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	if err := part(ctx, "Authorize"); err != nil {
 		return nil, err
 	}
+	if req.GetWorkspaceId() < 0 {
+		return nil, fault.Invalid.Newf("A workspace id is not negative")
+	}
+	if endpoint := strings.TrimRight(req.GetEndpoint(), "/"); !s.isOwn(endpoint) {
+		if err := s.foreign.believe(endpoint, s.deps.Endpoint); err != nil {
+			return nil, err
+		}
+		id, err := s.foreign.authorize(ctx, req, endpoint)
+		return &platformv1.AuthorizeResponse{Identity: id}, err
+	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.checkMember(ctx, rec.user.ID, req.GetWorkspaceId()); err != nil {
+	if _, _, err := s.enterWorkspace(ctx, rec.user.ID, place{workspace: req.GetWorkspaceId()}); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
 		Endpoint: s.deps.Endpoint, UserId: rec.user.ID, UserName: rec.user.Name, Email: rec.user.Email,
 		WorkspaceId: req.GetWorkspaceId(),
 	}}, nil
-}
-
-// checkMember is for callers of other rooms: fault.Denied unless the user may be
-// in the workspace.
-func (s *Service) checkMember(ctx context.Context, userID, workspaceID int64) error {
-	if workspaceID < 0 {
-		return fault.Invalid.Newf("A workspace id is not negative")
-	}
-	_, _, err := s.enterWorkspace(ctx, userID, place{workspace: workspaceID})
-	return err
 }

@@ -98,30 +98,3 @@ func (s store) deleteCredentials(ctx context.Context, in space, id string, since
 		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,
 		id, in.personal, in.id(), sqldb.Micros(since)))
 }
-
-// sealedByKey reads one record of each master key in use.
-func (s store) sealedByKey(ctx context.Context) ([]credentials, error) {
-	out, _, err := listing[credentials]{
-		read: `SELECT ` + recordColumns + ` FROM platform_credentials
-			WHERE id IN (SELECT min(id) FROM platform_credentials GROUP BY key_id) LIMIT $1 OFFSET $2`,
-		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.run(ctx, s.db, page{limit: 1000})
-	return out, err
-}
-
-// sealedOtherwise reads some records that another master key wraps.
-func (s store) sealedOtherwise(ctx context.Context, keyID, after string) ([]credentials, error) {
-	out, _, err := listing[credentials]{
-		read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE key_id <> $1 AND id > $2 ORDER BY id LIMIT $3 OFFSET $4`,
-		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.run(ctx, s.db, page{limit: 100}, keyID, after)
-	return out, err
-}
-
-// rewrap answers false when the record changed meanwhile; then its writer has
-// sealed it anew.
-func (s store) rewrap(ctx context.Context, id string, was, next envelope) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
-		UPDATE platform_credentials SET data_key = $2, key_id = $3 WHERE id = $1 AND key_id = $4 AND data_key = $5`,
-		id, next.dataKey, next.keyID, was.keyID, was.dataKey))
-}

@@ -56,14 +56,15 @@ func (s store) insertSession(ctx context.Context, v session, now time.Time) erro
 	return err
 }
 
+const sessionQuery = `SELECT s.client_id, s.refresh_hash, s.expires_at, ` + userColumns + `
+	FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1`
+
 // session reads one with its user; fault.NotFound.
 func (s store) session(ctx context.Context, id int64) (session, error) {
 	v := session{id: id}
 	var expires, created, updated int64
 	into := append([]any{&v.clientID, &v.refresh, &expires}, v.user.into(&created, &updated)...)
-	err := s.db.QueryRowContext(ctx, `
-		SELECT s.client_id, s.refresh_hash, s.expires_at, `+userColumns+`
-		FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1`, id).Scan(into...)
+	err := s.db.QueryRowContext(ctx, sessionQuery, id).Scan(into...)
 	v.expires = sqldb.Time(expires)
 	v.user.settle(created, updated)
 	return v, s.notFound("session", err)

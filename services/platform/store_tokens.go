@@ -53,14 +53,15 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made 
 	return made, err
 }
 
+const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + userColumns + `
+	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`
+
 // token reads a token with its user; fault.NotFound when there is none.
 func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	r := tokenRecord{id: id}
 	var created, expires, used, userCreated, userUpdated int64
 	into := append([]any{&r.name, &r.secretHash, &created, &expires, &used}, r.user.into(&userCreated, &userUpdated)...)
-	err := s.db.QueryRowContext(ctx, `
-		SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, `+userColumns+`
-		FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`, id).Scan(into...)
+	err := s.db.QueryRowContext(ctx, tokenQuery, id).Scan(into...)
 	r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
 	r.user.settle(userCreated, userUpdated)
 	return r, s.notFound("token", err)

@@ -48,6 +48,11 @@ func newTextID(n int) string {
 	return string(b)
 }
 
+// isTextID says whether s can be the id of credentials or of a run.
+func isTextID(s string) bool {
+	return s != "" && len(s) <= 22 && strings.Trim(s, letters) == ""
+}
+
 // String is the token as a client sends it. Secret.
 func (t token) String() string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"tid":%d}.%s`, t.id, t.secret))

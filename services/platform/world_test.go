@@ -98,19 +98,28 @@ func newWorldWith(t *testing.T, d platform.Deps, c *clock) *world {
 	t.Helper()
 	w := &world{t: t, clock: c, tokens: map[string]string{}, ids: map[string]int64{}, partOf: map[string]int64{}, memberOf: map[string]int64{}}
 	w.service, w.client = serveWith(t, d)
+	w.settle("")
+	return w
+}
+
+// settle makes the people, whose names begin with a prefix, their organisation and
+// their workspace.
+func (w *world) settle(prefix string) {
+	w.t.Helper()
+	t := w.t
 	for _, name := range people() {
-		a, err := w.service.CreateUser(t.Context(), platform.Account{Name: name, Email: name + "@example.org"})
+		a, err := w.service.CreateUser(t.Context(), platform.Account{Name: prefix + name, Email: prefix + name + "@example.org"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.ids[name] = a.ID
-		if w.tokens[name], err = w.service.CreateTokenFor(t.Context(), name, "first", time.Time{}); err != nil {
+		if w.tokens[name], err = w.service.CreateTokenFor(t.Context(), prefix+name, "first", time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	boss := w.as("boss")
 	o := must(w.client.CreateOrganization(boss, &platformv1.CreateOrganizationRequest{
-		Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("lab")}},
+		Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new(prefix + "lab")}},
 	}))(t)
 	w.org = int64(o.GetOrganization().GetOrgId())
 	ws := must(w.client.CreateWorkspace(boss, &platformv1.CreateWorkspaceRequest{
@@ -118,20 +127,19 @@ func newWorldWith(t *testing.T, d platform.Deps, c *clock) *world {
 	}))(t)
 	w.ws = int64(ws.GetWorkspace().GetId())
 	for _, name := range people()[1:8] {
-		m := must(w.client.AddMember(boss, &platformv1.AddMemberRequest{OrgId: w.org, Member: &platformv1.MemberSpec{User: name}}))(t)
+		m := must(w.client.AddMember(boss, &platformv1.AddMemberRequest{OrgId: w.org, Member: &platformv1.MemberSpec{User: prefix + name}}))(t)
 		w.memberOf[name] = int64(m.GetMember().GetMemberId())
 		if name == "member" {
 			continue
 		}
 		p := must(w.client.AddParticipant(boss, &platformv1.AddParticipantRequest{
-			OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: name},
+			OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: prefix + name},
 		}))(t)
 		w.partOf[name] = int64(p.GetParticipant().GetParticipantId())
 		must(w.client.UpdateParticipantRole(boss, &platformv1.UpdateParticipantRoleRequest{
 			OrgId: w.org, Id: w.ws, ParticipantId: w.partOf[name], Role: &platformv1.ParticipantRole{Role: name},
 		}))(t)
 	}
-	return w
 }
 
 // as is a context of somebody's call.

@@ -6,7 +6,6 @@ package caller
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -56,15 +55,15 @@ type Fields interface {
 
 // Claim is the identity that a request claims.
 type Claim struct {
-	Token, Endpoint string
-	WorkspaceID     int64
+	Token, Refresh, Endpoint string
+	WorkspaceID              int64
 }
 
 // ReadClaim merges the two names of each field. fault.Invalid when both are
 // given and differ.
 func ReadClaim(f Fields) (Claim, error) {
 	token, err1 := either("platformAccessToken", f.GetPlatformAccessToken(), "towerAccessToken", f.GetTowerAccessToken())
-	_, err2 := either("platformRefreshToken", f.GetPlatformRefreshToken(), "towerRefreshToken", f.GetTowerRefreshToken())
+	refresh, err2 := either("platformRefreshToken", f.GetPlatformRefreshToken(), "towerRefreshToken", f.GetTowerRefreshToken())
 	endpoint, err3 := either("platformEndpoint", f.GetPlatformEndpoint(), "towerEndpoint", f.GetTowerEndpoint())
 	workspace, err4 := either("platformWorkspaceId", f.GetPlatformWorkspaceId(), "towerWorkspaceId", f.GetTowerWorkspaceId())
 	for _, err := range []error{err1, err2, err3, err4} {
@@ -75,7 +74,7 @@ func ReadClaim(f Fields) (Claim, error) {
 	if workspace < 0 {
 		return Claim{}, fault.Invalid.Newf("platformWorkspaceId must not be negative")
 	}
-	return Claim{token, endpoint, workspace}, nil
+	return Claim{token, refresh, endpoint, workspace}, nil
 }
 
 func either[T comparable](name1 string, v1 T, name2 string, v2 T) (T, error) {
@@ -92,8 +91,6 @@ func either[T comparable](name1 string, v1 T, name2 string, v2 T) (T, error) {
 // Gate lets callers in.
 type Gate struct {
 	Platform platformv1.PlatformServiceClient
-	// Endpoints are the addresses of the own platform.
-	Endpoints []string
 	// Anonymous says whether callers without a token are let in.
 	Anonymous bool
 }
@@ -112,10 +109,9 @@ func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, erro
 		}
 		return nil, nil
 	}
-	if c.Endpoint != "" && !slices.Contains(g.Endpoints, strings.TrimRight(c.Endpoint, "/")) {
-		return nil, fault.Invalid.Newf("platformEndpoint %q is not a platform that this service believes; its own is %s", c.Endpoint, g.Endpoints[0])
-	}
-	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: c.Token, WorkspaceId: c.WorkspaceID})
+	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{
+		AccessToken: c.Token, RefreshToken: c.Refresh, Endpoint: c.Endpoint, WorkspaceId: c.WorkspaceID,
+	})
 	if errors.Is(err, fault.Denied) {
 		e, _ := fault.As(err)
 		return nil, fault.Unauthenticated.New(e.Public, err)

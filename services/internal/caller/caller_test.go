@@ -47,10 +47,10 @@ func TestReadClaim(t *testing.T) {
 		err  error
 	}{
 		{"nothing", &request{}, caller.Claim{}, nil},
-		{"new names", &request{PlatformAccessToken: "t", PlatformEndpoint: "e", PlatformWorkspaceId: new(int64(3))}, caller.Claim{"t", "e", 3}, nil},
-		{"old names", &request{TowerAccessToken: "t", TowerEndpoint: "e", TowerWorkspaceId: new(int64(3))}, caller.Claim{"t", "e", 3}, nil},
+		{"new names", &request{PlatformAccessToken: "t", PlatformEndpoint: "e", PlatformWorkspaceId: new(int64(3))}, caller.Claim{Token: "t", Endpoint: "e", WorkspaceID: 3}, nil},
+		{"old names", &request{TowerAccessToken: "t", TowerEndpoint: "e", TowerWorkspaceId: new(int64(3))}, caller.Claim{Token: "t", Endpoint: "e", WorkspaceID: 3}, nil},
 		{"both, the same", &request{TowerAccessToken: "t", PlatformAccessToken: "t"}, caller.Claim{Token: "t"}, nil},
-		{"a refresh token is not used", &request{PlatformRefreshToken: "r"}, caller.Claim{}, nil},
+		{"a refresh token", &request{PlatformRefreshToken: "r"}, caller.Claim{Refresh: "r"}, nil},
 		{"two tokens", &request{TowerAccessToken: "t", PlatformAccessToken: "u"}, caller.Claim{}, fault.Invalid},
 		{"two refresh tokens", &request{TowerRefreshToken: "t", PlatformRefreshToken: "u"}, caller.Claim{}, fault.Invalid},
 		{"two endpoints", &request{TowerEndpoint: "t", PlatformEndpoint: "u"}, caller.Claim{}, fault.Invalid},
@@ -80,6 +80,8 @@ func (p *platform) Authorize(_ context.Context, req *platformv1.AuthorizeRequest
 	switch {
 	case p.err != nil:
 		return nil, p.err
+	case req.GetEndpoint() == "https://evil":
+		return nil, fault.Invalid.Newf("That platform is not believed")
 	case req.GetAccessToken() != "good":
 		return nil, fault.Unauthenticated.Newf("The access token is not known")
 	case req.GetWorkspaceId() != 0:
@@ -124,14 +126,14 @@ func TestGate(t *testing.T) {
 		{name: "an empty header", header: "Bearer ", closed: true, err: fault.Unauthenticated},
 		{name: "the own platform", claim: caller.Claim{Token: "good", Endpoint: "https://p/"}, want: adaIdentity, token: "good"},
 		{name: "its other address", claim: caller.Claim{Token: "good", Endpoint: "https://p2"}, want: adaIdentity, token: "good"},
-		{name: "a foreign platform", claim: caller.Claim{Token: "good", Endpoint: "https://evil"}, err: fault.Invalid},
+		{name: "a platform that nobody believes", claim: caller.Claim{Token: "good", Endpoint: "https://evil"}, err: fault.Invalid, token: "good"},
 		{name: "not a member", claim: caller.Claim{Token: "good", WorkspaceID: 5}, err: fault.Unauthenticated, token: "good"},
 		{name: "the platform is down", claim: caller.Claim{Token: "good"}, down: down, err: fault.Unavailable, token: "good"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			p := &platform{err: tc.down}
-			g := caller.Gate{Platform: p, Endpoints: []string{"https://p", "https://p2"}, Anonymous: !tc.closed}
+			g := caller.Gate{Platform: p, Anonymous: !tc.closed}
 			got, err := g.Identify(rpc.WithCall(t.Context(), rpc.Call{Authorization: tc.header}), tc.claim)
 			if got != tc.want || !errors.Is(err, tc.err) {
 				t.Errorf("got %v, %v; want %v, %v", got, err, tc.want, tc.err)
@@ -149,7 +151,7 @@ func TestGate(t *testing.T) {
 
 func TestGateSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	g := caller.Gate{Platform: &platform{}, Endpoints: []string{"https://p"}}
+	g := caller.Gate{Platform: &platform{}}
 	_, err := g.Identify(t.Context(), caller.Claim{Token: "good", WorkspaceID: 5})
 	if e, _ := fault.As(err); e == nil || e.Public != "You are no member of the workspace" {
 		t.Errorf("got %v", err)

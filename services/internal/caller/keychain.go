@@ -22,7 +22,7 @@ type Keychain struct {
 	service  map[string]upstream.Login
 	platform platformv1.PlatformServiceClient
 	own      Own
-	known    *otter.Cache[keychainKey, upstream.Login]
+	known    *otter.Cache[keychainKey, known]
 }
 
 // Own is where the service keeps what it builds. The zero value is nowhere.
@@ -54,15 +54,21 @@ type keychainKey struct {
 	name string
 }
 
-// keychainTTL is how long a user's login is remembered, in memory only.
+// known is a user's login, and for how long it holds.
+type known struct {
+	login upstream.Login
+	ttl   time.Duration
+}
+
+// keychainTTL is how long a user's login is remembered at most, in memory only.
 const keychainTTL = time.Minute
 
 // NewKeychain takes the service's own logins (see ReadAuthFile), and the platform
 // that knows the users'.
 func NewKeychain(service map[string]upstream.Login, platform platformv1.PlatformServiceClient) *Keychain {
-	return &Keychain{service: service, platform: platform, known: otter.Must(&otter.Options[keychainKey, upstream.Login]{
+	return &Keychain{service: service, platform: platform, known: otter.Must(&otter.Options[keychainKey, known]{
 		MaximumSize:      10_000,
-		ExpiryCalculator: otter.ExpiryWriting[keychainKey, upstream.Login](keychainTTL),
+		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[keychainKey, known]) time.Duration { return e.Value.ttl }),
 	})}
 }
 
@@ -102,8 +108,8 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		return upstream.Access{Login: k.serviceLogin(host, repository)}, nil
 	}
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
-	if l, ok := k.known.GetIfPresent(key); ok {
-		return upstream.Access{Scope: caller.String(), Login: l}, nil
+	if of, ok := k.known.GetIfPresent(key); ok {
+		return upstream.Access{Scope: caller.String(), Login: of.login}, nil
 	}
 	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
 		Identity: &platformv1.Identity{Endpoint: caller.Endpoint, UserId: caller.UserID, WorkspaceId: caller.WorkspaceID},
@@ -113,7 +119,11 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		return upstream.Access{}, fmt.Errorf("asking the platform for credentials at %s: %w", host, err)
 	}
 	l := upstream.Login{Username: resp.GetCredentials().GetUsername(), Password: resp.GetCredentials().GetPassword()}
-	k.known.Set(key, l)
+	ttl := keychainTTL
+	if s := resp.GetMaxAge(); s > 0 {
+		ttl = min(ttl, time.Duration(s)*time.Second)
+	}
+	k.known.Set(key, known{l, ttl})
 	return upstream.Access{Scope: caller.String(), Login: l}, nil
 }
 

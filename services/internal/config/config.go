@@ -49,6 +49,8 @@ type Config struct {
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
 	PlatformURL       string        `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	PlatformEndpoints []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
+	PlatformAuthFile  string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
 	MasterKeyFile     string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
 	AdminEmail        string        `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
 	AdminTokenFile    string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`

@@ -17,7 +17,7 @@ func (c *Config) Validate() error {
 	return errors.Join(
 		address("http_addr", c.HTTPAddr), optionalAddress("platform_http_addr", c.PlatformHTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
 		loopback("store_addr", c.StoreAddr),
-		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL),
+		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL), webAddresses("platform_endpoints", c.PlatformEndpoints),
 		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_key_file", c.RPCKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_ca_file", c.RPCCAFile),
@@ -29,7 +29,7 @@ func (c *Config) Validate() error {
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
 			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
-			"admin_registry_auth_file": c.AdminRegistryAuth,
+			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile,
 		}),
 		networks("trusted_proxies", c.TrustedProxies),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
@@ -96,6 +96,14 @@ func address(key, v string) error {
 		return fmt.Errorf("%s must be host:port, e.g. 127.0.0.1:9090, not %q", key, v)
 	}
 	return nil
+}
+
+func webAddresses(key string, values []string) error {
+	var problems []error
+	for _, v := range values {
+		problems = append(problems, webAddress(key, v))
+	}
+	return errors.Join(problems...)
 }
 
 func optionalAddress(key, v string) error {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -34,16 +35,19 @@ type Server struct {
 	cmd *exec.Cmd
 }
 
-// FreePort is a TCP port on loopback that was free a moment ago.
+// FreePort is a TCP port on loopback that was free a moment ago. It lies below
+// those that systems give to outgoing connections, so that none takes it meanwhile.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		port := strconv.Itoa(10_000 + rand.IntN(22_000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	t.Fatal("no port is free")
+	return ""
 }
 
 // StartRedis runs redis-server, which keeps nothing on disk.

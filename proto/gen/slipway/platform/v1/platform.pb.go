@@ -116,7 +116,12 @@ type AuthorizeRequest struct {
 	// The access token as the client sent it, without "Bearer ".
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
 	// The workspace that the caller wants to act in; 0 is the personal one.
-	WorkspaceId   int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	WorkspaceId int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// Base URL of the platform that the token is for; empty is this one.
+	Endpoint string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// Makes a new access token when that platform says that the first has expired;
+	// may be empty. Secret.
+	RefreshToken  string `protobuf:"bytes,4,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -163,6 +168,20 @@ func (x *AuthorizeRequest) GetWorkspaceId() int64 {
 		return x.WorkspaceId
 	}
 	return 0
+}
+
+func (x *AuthorizeRequest) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *AuthorizeRequest) GetRefreshToken() string {
+	if x != nil {
+		return x.RefreshToken
+	}
+	return ""
 }
 
 // AuthorizeResponse is the token's owner.
@@ -272,7 +291,9 @@ func (x *GetCredentialsRequest) GetRegistry() string {
 type GetCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent when the user has none.
-	Credentials   *Credentials `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	Credentials *Credentials `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
+	// How long the answer may be remembered, in seconds.
+	MaxAge        int32 `protobuf:"varint,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -314,6 +335,114 @@ func (x *GetCredentialsResponse) GetCredentials() *Credentials {
 	return nil
 }
 
+func (x *GetCredentialsResponse) GetMaxAge() int32 {
+	if x != nil {
+		return x.MaxAge
+	}
+	return 0
+}
+
+// GetRunStateRequest names a run.
+type GetRunStateRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Who says that it is theirs.
+	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The run's id.
+	WorkflowId    string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRunStateRequest) Reset() {
+	*x = GetRunStateRequest{}
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRunStateRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRunStateRequest) ProtoMessage() {}
+
+func (x *GetRunStateRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRunStateRequest.ProtoReflect.Descriptor instead.
+func (*GetRunStateRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_platform_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetRunStateRequest) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *GetRunStateRequest) GetWorkflowId() string {
+	if x != nil {
+		return x.WorkflowId
+	}
+	return ""
+}
+
+// GetRunStateResponse says how it is.
+type GetRunStateResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether it is SUBMITTED or RUNNING.
+	Live          bool `protobuf:"varint,1,opt,name=live,proto3" json:"live,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetRunStateResponse) Reset() {
+	*x = GetRunStateResponse{}
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetRunStateResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetRunStateResponse) ProtoMessage() {}
+
+func (x *GetRunStateResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetRunStateResponse.ProtoReflect.Descriptor instead.
+func (*GetRunStateResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_platform_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetRunStateResponse) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
 // Credentials are a registry login. Secret: never logged, never stored outside
 // the platform.
 type Credentials struct {
@@ -328,7 +457,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_slipway_platform_v1_platform_proto_msgTypes[5]
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +469,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_platform_proto_msgTypes[5]
+	mi := &file_slipway_platform_v1_platform_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +482,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_platform_proto_rawDescGZIP(), []int{5}
+	return file_slipway_platform_v1_platform_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Credentials) GetUsername() string {
@@ -380,23 +509,33 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x03 \x01(\tR\buserName\x12\x14\n" +
 	"\x05email\x18\x04 \x01(\tR\x05email\x12!\n" +
-	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"X\n" +
+	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"\x99\x01\n" +
 	"\x10AuthorizeRequest\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12!\n" +
-	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\"N\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\x12\x1a\n" +
+	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12#\n" +
+	"\rrefresh_token\x18\x04 \x01(\tR\frefreshToken\"N\n" +
 	"\x11AuthorizeResponse\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"n\n" +
 	"\x15GetCredentialsRequest\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1a\n" +
-	"\bregistry\x18\x02 \x01(\tR\bregistry\"\\\n" +
+	"\bregistry\x18\x02 \x01(\tR\bregistry\"u\n" +
 	"\x16GetCredentialsResponse\x12B\n" +
-	"\vcredentials\x18\x01 \x01(\v2 .slipway.platform.v1.CredentialsR\vcredentials\"E\n" +
+	"\vcredentials\x18\x01 \x01(\v2 .slipway.platform.v1.CredentialsR\vcredentials\x12\x17\n" +
+	"\amax_age\x18\x02 \x01(\x05R\x06maxAge\"p\n" +
+	"\x12GetRunStateRequest\x129\n" +
+	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1f\n" +
+	"\vworkflow_id\x18\x02 \x01(\tR\n" +
+	"workflowId\")\n" +
+	"\x13GetRunStateResponse\x12\x12\n" +
+	"\x04live\x18\x01 \x01(\bR\x04live\"E\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword2\x9bB\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword2\xfdB\n" +
 	"\x0fPlatformService\x12Z\n" +
 	"\tAuthorize\x12%.slipway.platform.v1.AuthorizeRequest\x1a&.slipway.platform.v1.AuthorizeResponse\x12i\n" +
-	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12]\n" +
+	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12`\n" +
+	"\vGetRunState\x12'.slipway.platform.v1.GetRunStateRequest\x1a(.slipway.platform.v1.GetRunStateResponse\x12]\n" +
 	"\n" +
 	"CreateCode\x12&.slipway.platform.v1.CreateCodeRequest\x1a'.slipway.platform.v1.CreateCodeResponse\x12`\n" +
 	"\vIssueTokens\x12'.slipway.platform.v1.IssueTokensRequest\x1a(.slipway.platform.v1.IssueTokensResponse\x12\x80\x01\n" +
@@ -470,252 +609,257 @@ func file_slipway_platform_v1_platform_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_platform_proto_rawDescData
 }
 
-var file_slipway_platform_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_slipway_platform_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_slipway_platform_v1_platform_proto_goTypes = []any{
 	(*Identity)(nil),                         // 0: slipway.platform.v1.Identity
 	(*AuthorizeRequest)(nil),                 // 1: slipway.platform.v1.AuthorizeRequest
 	(*AuthorizeResponse)(nil),                // 2: slipway.platform.v1.AuthorizeResponse
 	(*GetCredentialsRequest)(nil),            // 3: slipway.platform.v1.GetCredentialsRequest
 	(*GetCredentialsResponse)(nil),           // 4: slipway.platform.v1.GetCredentialsResponse
-	(*Credentials)(nil),                      // 5: slipway.platform.v1.Credentials
-	(*CreateCodeRequest)(nil),                // 6: slipway.platform.v1.CreateCodeRequest
-	(*IssueTokensRequest)(nil),               // 7: slipway.platform.v1.IssueTokensRequest
-	(*GetServiceInfoRequest)(nil),            // 8: slipway.platform.v1.GetServiceInfoRequest
-	(*GetUserInfoRequest)(nil),               // 9: slipway.platform.v1.GetUserInfoRequest
-	(*ListUserWorkspacesRequest)(nil),        // 10: slipway.platform.v1.ListUserWorkspacesRequest
-	(*ListTokensRequest)(nil),                // 11: slipway.platform.v1.ListTokensRequest
-	(*CreateTokenRequest)(nil),               // 12: slipway.platform.v1.CreateTokenRequest
-	(*DeleteTokenRequest)(nil),               // 13: slipway.platform.v1.DeleteTokenRequest
-	(*DeleteAllTokensRequest)(nil),           // 14: slipway.platform.v1.DeleteAllTokensRequest
-	(*ListOrganizationsRequest)(nil),         // 15: slipway.platform.v1.ListOrganizationsRequest
-	(*CreateOrganizationRequest)(nil),        // 16: slipway.platform.v1.CreateOrganizationRequest
-	(*DescribeOrganizationRequest)(nil),      // 17: slipway.platform.v1.DescribeOrganizationRequest
-	(*UpdateOrganizationRequest)(nil),        // 18: slipway.platform.v1.UpdateOrganizationRequest
-	(*DeleteOrganizationRequest)(nil),        // 19: slipway.platform.v1.DeleteOrganizationRequest
-	(*ValidateOrganizationNameRequest)(nil),  // 20: slipway.platform.v1.ValidateOrganizationNameRequest
-	(*ListMembersRequest)(nil),               // 21: slipway.platform.v1.ListMembersRequest
-	(*AddMemberRequest)(nil),                 // 22: slipway.platform.v1.AddMemberRequest
-	(*UpdateMemberRoleRequest)(nil),          // 23: slipway.platform.v1.UpdateMemberRoleRequest
-	(*DeleteMemberRequest)(nil),              // 24: slipway.platform.v1.DeleteMemberRequest
-	(*LeaveOrganizationRequest)(nil),         // 25: slipway.platform.v1.LeaveOrganizationRequest
-	(*ListWorkspacesRequest)(nil),            // 26: slipway.platform.v1.ListWorkspacesRequest
-	(*CreateWorkspaceRequest)(nil),           // 27: slipway.platform.v1.CreateWorkspaceRequest
-	(*DescribeWorkspaceRequest)(nil),         // 28: slipway.platform.v1.DescribeWorkspaceRequest
-	(*UpdateWorkspaceRequest)(nil),           // 29: slipway.platform.v1.UpdateWorkspaceRequest
-	(*DeleteWorkspaceRequest)(nil),           // 30: slipway.platform.v1.DeleteWorkspaceRequest
-	(*ValidateWorkspaceNameRequest)(nil),     // 31: slipway.platform.v1.ValidateWorkspaceNameRequest
-	(*ListParticipantsRequest)(nil),          // 32: slipway.platform.v1.ListParticipantsRequest
-	(*AddParticipantRequest)(nil),            // 33: slipway.platform.v1.AddParticipantRequest
-	(*UpdateParticipantRoleRequest)(nil),     // 34: slipway.platform.v1.UpdateParticipantRoleRequest
-	(*DeleteParticipantRequest)(nil),         // 35: slipway.platform.v1.DeleteParticipantRequest
-	(*ListCredentialsRequest)(nil),           // 36: slipway.platform.v1.ListCredentialsRequest
-	(*CreateCredentialsRequest)(nil),         // 37: slipway.platform.v1.CreateCredentialsRequest
-	(*DescribeCredentialsRequest)(nil),       // 38: slipway.platform.v1.DescribeCredentialsRequest
-	(*UpdateCredentialsRequest)(nil),         // 39: slipway.platform.v1.UpdateCredentialsRequest
-	(*DeleteCredentialsRequest)(nil),         // 40: slipway.platform.v1.DeleteCredentialsRequest
-	(*ValidateCredentialsNameRequest)(nil),   // 41: slipway.platform.v1.ValidateCredentialsNameRequest
-	(*GetCredentialsKeysRequest)(nil),        // 42: slipway.platform.v1.GetCredentialsKeysRequest
-	(*CreatePairingRequest)(nil),             // 43: slipway.platform.v1.CreatePairingRequest
-	(*ListComputeEnvsRequest)(nil),           // 44: slipway.platform.v1.ListComputeEnvsRequest
-	(*ListWorkflowsRequest)(nil),             // 45: slipway.platform.v1.ListWorkflowsRequest
-	(*DescribeWorkflowRequest)(nil),          // 46: slipway.platform.v1.DescribeWorkflowRequest
-	(*UpdateWorkflowRequest)(nil),            // 47: slipway.platform.v1.UpdateWorkflowRequest
-	(*DeleteWorkflowRequest)(nil),            // 48: slipway.platform.v1.DeleteWorkflowRequest
-	(*DeleteWorkflowsRequest)(nil),           // 49: slipway.platform.v1.DeleteWorkflowsRequest
-	(*CancelWorkflowRequest)(nil),            // 50: slipway.platform.v1.CancelWorkflowRequest
-	(*ValidateWorkflowNameRequest)(nil),      // 51: slipway.platform.v1.ValidateWorkflowNameRequest
-	(*GetWorkflowProgressRequest)(nil),       // 52: slipway.platform.v1.GetWorkflowProgressRequest
-	(*GetWorkflowMetricsRequest)(nil),        // 53: slipway.platform.v1.GetWorkflowMetricsRequest
-	(*GetWorkflowLaunchRequest)(nil),         // 54: slipway.platform.v1.GetWorkflowLaunchRequest
-	(*ListTasksRequest)(nil),                 // 55: slipway.platform.v1.ListTasksRequest
-	(*DescribeTaskRequest)(nil),              // 56: slipway.platform.v1.DescribeTaskRequest
-	(*CreateTraceRequest)(nil),               // 57: slipway.platform.v1.CreateTraceRequest
-	(*BeginTraceRequest)(nil),                // 58: slipway.platform.v1.BeginTraceRequest
-	(*RecordProgressRequest)(nil),            // 59: slipway.platform.v1.RecordProgressRequest
-	(*RecordHeartbeatRequest)(nil),           // 60: slipway.platform.v1.RecordHeartbeatRequest
-	(*CompleteTraceRequest)(nil),             // 61: slipway.platform.v1.CompleteTraceRequest
-	(*CreateCodeResponse)(nil),               // 62: slipway.platform.v1.CreateCodeResponse
-	(*IssueTokensResponse)(nil),              // 63: slipway.platform.v1.IssueTokensResponse
-	(*GetServiceInfoResponse)(nil),           // 64: slipway.platform.v1.GetServiceInfoResponse
-	(*GetUserInfoResponse)(nil),              // 65: slipway.platform.v1.GetUserInfoResponse
-	(*ListUserWorkspacesResponse)(nil),       // 66: slipway.platform.v1.ListUserWorkspacesResponse
-	(*ListTokensResponse)(nil),               // 67: slipway.platform.v1.ListTokensResponse
-	(*CreateTokenResponse)(nil),              // 68: slipway.platform.v1.CreateTokenResponse
-	(*DeleteTokenResponse)(nil),              // 69: slipway.platform.v1.DeleteTokenResponse
-	(*DeleteAllTokensResponse)(nil),          // 70: slipway.platform.v1.DeleteAllTokensResponse
-	(*ListOrganizationsResponse)(nil),        // 71: slipway.platform.v1.ListOrganizationsResponse
-	(*CreateOrganizationResponse)(nil),       // 72: slipway.platform.v1.CreateOrganizationResponse
-	(*DescribeOrganizationResponse)(nil),     // 73: slipway.platform.v1.DescribeOrganizationResponse
-	(*UpdateOrganizationResponse)(nil),       // 74: slipway.platform.v1.UpdateOrganizationResponse
-	(*DeleteOrganizationResponse)(nil),       // 75: slipway.platform.v1.DeleteOrganizationResponse
-	(*ValidateOrganizationNameResponse)(nil), // 76: slipway.platform.v1.ValidateOrganizationNameResponse
-	(*ListMembersResponse)(nil),              // 77: slipway.platform.v1.ListMembersResponse
-	(*AddMemberResponse)(nil),                // 78: slipway.platform.v1.AddMemberResponse
-	(*UpdateMemberRoleResponse)(nil),         // 79: slipway.platform.v1.UpdateMemberRoleResponse
-	(*DeleteMemberResponse)(nil),             // 80: slipway.platform.v1.DeleteMemberResponse
-	(*LeaveOrganizationResponse)(nil),        // 81: slipway.platform.v1.LeaveOrganizationResponse
-	(*ListWorkspacesResponse)(nil),           // 82: slipway.platform.v1.ListWorkspacesResponse
-	(*CreateWorkspaceResponse)(nil),          // 83: slipway.platform.v1.CreateWorkspaceResponse
-	(*DescribeWorkspaceResponse)(nil),        // 84: slipway.platform.v1.DescribeWorkspaceResponse
-	(*UpdateWorkspaceResponse)(nil),          // 85: slipway.platform.v1.UpdateWorkspaceResponse
-	(*DeleteWorkspaceResponse)(nil),          // 86: slipway.platform.v1.DeleteWorkspaceResponse
-	(*ValidateWorkspaceNameResponse)(nil),    // 87: slipway.platform.v1.ValidateWorkspaceNameResponse
-	(*ListParticipantsResponse)(nil),         // 88: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantResponse)(nil),           // 89: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleResponse)(nil),    // 90: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*DeleteParticipantResponse)(nil),        // 91: slipway.platform.v1.DeleteParticipantResponse
-	(*ListCredentialsResponse)(nil),          // 92: slipway.platform.v1.ListCredentialsResponse
-	(*CreateCredentialsResponse)(nil),        // 93: slipway.platform.v1.CreateCredentialsResponse
-	(*DescribeCredentialsResponse)(nil),      // 94: slipway.platform.v1.DescribeCredentialsResponse
-	(*UpdateCredentialsResponse)(nil),        // 95: slipway.platform.v1.UpdateCredentialsResponse
-	(*DeleteCredentialsResponse)(nil),        // 96: slipway.platform.v1.DeleteCredentialsResponse
-	(*ValidateCredentialsNameResponse)(nil),  // 97: slipway.platform.v1.ValidateCredentialsNameResponse
-	(*GetCredentialsKeysResponse)(nil),       // 98: slipway.platform.v1.GetCredentialsKeysResponse
-	(*CreatePairingResponse)(nil),            // 99: slipway.platform.v1.CreatePairingResponse
-	(*ListComputeEnvsResponse)(nil),          // 100: slipway.platform.v1.ListComputeEnvsResponse
-	(*ListWorkflowsResponse)(nil),            // 101: slipway.platform.v1.ListWorkflowsResponse
-	(*DescribeWorkflowResponse)(nil),         // 102: slipway.platform.v1.DescribeWorkflowResponse
-	(*UpdateWorkflowResponse)(nil),           // 103: slipway.platform.v1.UpdateWorkflowResponse
-	(*DeleteWorkflowResponse)(nil),           // 104: slipway.platform.v1.DeleteWorkflowResponse
-	(*DeleteWorkflowsResponse)(nil),          // 105: slipway.platform.v1.DeleteWorkflowsResponse
-	(*CancelWorkflowResponse)(nil),           // 106: slipway.platform.v1.CancelWorkflowResponse
-	(*ValidateWorkflowNameResponse)(nil),     // 107: slipway.platform.v1.ValidateWorkflowNameResponse
-	(*GetWorkflowProgressResponse)(nil),      // 108: slipway.platform.v1.GetWorkflowProgressResponse
-	(*GetWorkflowMetricsResponse)(nil),       // 109: slipway.platform.v1.GetWorkflowMetricsResponse
-	(*GetWorkflowLaunchResponse)(nil),        // 110: slipway.platform.v1.GetWorkflowLaunchResponse
-	(*ListTasksResponse)(nil),                // 111: slipway.platform.v1.ListTasksResponse
-	(*DescribeTaskResponse)(nil),             // 112: slipway.platform.v1.DescribeTaskResponse
-	(*CreateTraceResponse)(nil),              // 113: slipway.platform.v1.CreateTraceResponse
-	(*BeginTraceResponse)(nil),               // 114: slipway.platform.v1.BeginTraceResponse
-	(*RecordProgressResponse)(nil),           // 115: slipway.platform.v1.RecordProgressResponse
-	(*RecordHeartbeatResponse)(nil),          // 116: slipway.platform.v1.RecordHeartbeatResponse
-	(*CompleteTraceResponse)(nil),            // 117: slipway.platform.v1.CompleteTraceResponse
+	(*GetRunStateRequest)(nil),               // 5: slipway.platform.v1.GetRunStateRequest
+	(*GetRunStateResponse)(nil),              // 6: slipway.platform.v1.GetRunStateResponse
+	(*Credentials)(nil),                      // 7: slipway.platform.v1.Credentials
+	(*CreateCodeRequest)(nil),                // 8: slipway.platform.v1.CreateCodeRequest
+	(*IssueTokensRequest)(nil),               // 9: slipway.platform.v1.IssueTokensRequest
+	(*GetServiceInfoRequest)(nil),            // 10: slipway.platform.v1.GetServiceInfoRequest
+	(*GetUserInfoRequest)(nil),               // 11: slipway.platform.v1.GetUserInfoRequest
+	(*ListUserWorkspacesRequest)(nil),        // 12: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListTokensRequest)(nil),                // 13: slipway.platform.v1.ListTokensRequest
+	(*CreateTokenRequest)(nil),               // 14: slipway.platform.v1.CreateTokenRequest
+	(*DeleteTokenRequest)(nil),               // 15: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteAllTokensRequest)(nil),           // 16: slipway.platform.v1.DeleteAllTokensRequest
+	(*ListOrganizationsRequest)(nil),         // 17: slipway.platform.v1.ListOrganizationsRequest
+	(*CreateOrganizationRequest)(nil),        // 18: slipway.platform.v1.CreateOrganizationRequest
+	(*DescribeOrganizationRequest)(nil),      // 19: slipway.platform.v1.DescribeOrganizationRequest
+	(*UpdateOrganizationRequest)(nil),        // 20: slipway.platform.v1.UpdateOrganizationRequest
+	(*DeleteOrganizationRequest)(nil),        // 21: slipway.platform.v1.DeleteOrganizationRequest
+	(*ValidateOrganizationNameRequest)(nil),  // 22: slipway.platform.v1.ValidateOrganizationNameRequest
+	(*ListMembersRequest)(nil),               // 23: slipway.platform.v1.ListMembersRequest
+	(*AddMemberRequest)(nil),                 // 24: slipway.platform.v1.AddMemberRequest
+	(*UpdateMemberRoleRequest)(nil),          // 25: slipway.platform.v1.UpdateMemberRoleRequest
+	(*DeleteMemberRequest)(nil),              // 26: slipway.platform.v1.DeleteMemberRequest
+	(*LeaveOrganizationRequest)(nil),         // 27: slipway.platform.v1.LeaveOrganizationRequest
+	(*ListWorkspacesRequest)(nil),            // 28: slipway.platform.v1.ListWorkspacesRequest
+	(*CreateWorkspaceRequest)(nil),           // 29: slipway.platform.v1.CreateWorkspaceRequest
+	(*DescribeWorkspaceRequest)(nil),         // 30: slipway.platform.v1.DescribeWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),           // 31: slipway.platform.v1.UpdateWorkspaceRequest
+	(*DeleteWorkspaceRequest)(nil),           // 32: slipway.platform.v1.DeleteWorkspaceRequest
+	(*ValidateWorkspaceNameRequest)(nil),     // 33: slipway.platform.v1.ValidateWorkspaceNameRequest
+	(*ListParticipantsRequest)(nil),          // 34: slipway.platform.v1.ListParticipantsRequest
+	(*AddParticipantRequest)(nil),            // 35: slipway.platform.v1.AddParticipantRequest
+	(*UpdateParticipantRoleRequest)(nil),     // 36: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*DeleteParticipantRequest)(nil),         // 37: slipway.platform.v1.DeleteParticipantRequest
+	(*ListCredentialsRequest)(nil),           // 38: slipway.platform.v1.ListCredentialsRequest
+	(*CreateCredentialsRequest)(nil),         // 39: slipway.platform.v1.CreateCredentialsRequest
+	(*DescribeCredentialsRequest)(nil),       // 40: slipway.platform.v1.DescribeCredentialsRequest
+	(*UpdateCredentialsRequest)(nil),         // 41: slipway.platform.v1.UpdateCredentialsRequest
+	(*DeleteCredentialsRequest)(nil),         // 42: slipway.platform.v1.DeleteCredentialsRequest
+	(*ValidateCredentialsNameRequest)(nil),   // 43: slipway.platform.v1.ValidateCredentialsNameRequest
+	(*GetCredentialsKeysRequest)(nil),        // 44: slipway.platform.v1.GetCredentialsKeysRequest
+	(*CreatePairingRequest)(nil),             // 45: slipway.platform.v1.CreatePairingRequest
+	(*ListComputeEnvsRequest)(nil),           // 46: slipway.platform.v1.ListComputeEnvsRequest
+	(*ListWorkflowsRequest)(nil),             // 47: slipway.platform.v1.ListWorkflowsRequest
+	(*DescribeWorkflowRequest)(nil),          // 48: slipway.platform.v1.DescribeWorkflowRequest
+	(*UpdateWorkflowRequest)(nil),            // 49: slipway.platform.v1.UpdateWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),            // 50: slipway.platform.v1.DeleteWorkflowRequest
+	(*DeleteWorkflowsRequest)(nil),           // 51: slipway.platform.v1.DeleteWorkflowsRequest
+	(*CancelWorkflowRequest)(nil),            // 52: slipway.platform.v1.CancelWorkflowRequest
+	(*ValidateWorkflowNameRequest)(nil),      // 53: slipway.platform.v1.ValidateWorkflowNameRequest
+	(*GetWorkflowProgressRequest)(nil),       // 54: slipway.platform.v1.GetWorkflowProgressRequest
+	(*GetWorkflowMetricsRequest)(nil),        // 55: slipway.platform.v1.GetWorkflowMetricsRequest
+	(*GetWorkflowLaunchRequest)(nil),         // 56: slipway.platform.v1.GetWorkflowLaunchRequest
+	(*ListTasksRequest)(nil),                 // 57: slipway.platform.v1.ListTasksRequest
+	(*DescribeTaskRequest)(nil),              // 58: slipway.platform.v1.DescribeTaskRequest
+	(*CreateTraceRequest)(nil),               // 59: slipway.platform.v1.CreateTraceRequest
+	(*BeginTraceRequest)(nil),                // 60: slipway.platform.v1.BeginTraceRequest
+	(*RecordProgressRequest)(nil),            // 61: slipway.platform.v1.RecordProgressRequest
+	(*RecordHeartbeatRequest)(nil),           // 62: slipway.platform.v1.RecordHeartbeatRequest
+	(*CompleteTraceRequest)(nil),             // 63: slipway.platform.v1.CompleteTraceRequest
+	(*CreateCodeResponse)(nil),               // 64: slipway.platform.v1.CreateCodeResponse
+	(*IssueTokensResponse)(nil),              // 65: slipway.platform.v1.IssueTokensResponse
+	(*GetServiceInfoResponse)(nil),           // 66: slipway.platform.v1.GetServiceInfoResponse
+	(*GetUserInfoResponse)(nil),              // 67: slipway.platform.v1.GetUserInfoResponse
+	(*ListUserWorkspacesResponse)(nil),       // 68: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListTokensResponse)(nil),               // 69: slipway.platform.v1.ListTokensResponse
+	(*CreateTokenResponse)(nil),              // 70: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenResponse)(nil),              // 71: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensResponse)(nil),          // 72: slipway.platform.v1.DeleteAllTokensResponse
+	(*ListOrganizationsResponse)(nil),        // 73: slipway.platform.v1.ListOrganizationsResponse
+	(*CreateOrganizationResponse)(nil),       // 74: slipway.platform.v1.CreateOrganizationResponse
+	(*DescribeOrganizationResponse)(nil),     // 75: slipway.platform.v1.DescribeOrganizationResponse
+	(*UpdateOrganizationResponse)(nil),       // 76: slipway.platform.v1.UpdateOrganizationResponse
+	(*DeleteOrganizationResponse)(nil),       // 77: slipway.platform.v1.DeleteOrganizationResponse
+	(*ValidateOrganizationNameResponse)(nil), // 78: slipway.platform.v1.ValidateOrganizationNameResponse
+	(*ListMembersResponse)(nil),              // 79: slipway.platform.v1.ListMembersResponse
+	(*AddMemberResponse)(nil),                // 80: slipway.platform.v1.AddMemberResponse
+	(*UpdateMemberRoleResponse)(nil),         // 81: slipway.platform.v1.UpdateMemberRoleResponse
+	(*DeleteMemberResponse)(nil),             // 82: slipway.platform.v1.DeleteMemberResponse
+	(*LeaveOrganizationResponse)(nil),        // 83: slipway.platform.v1.LeaveOrganizationResponse
+	(*ListWorkspacesResponse)(nil),           // 84: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 85: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 86: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 87: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 88: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 89: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 90: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 91: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 92: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 93: slipway.platform.v1.DeleteParticipantResponse
+	(*ListCredentialsResponse)(nil),          // 94: slipway.platform.v1.ListCredentialsResponse
+	(*CreateCredentialsResponse)(nil),        // 95: slipway.platform.v1.CreateCredentialsResponse
+	(*DescribeCredentialsResponse)(nil),      // 96: slipway.platform.v1.DescribeCredentialsResponse
+	(*UpdateCredentialsResponse)(nil),        // 97: slipway.platform.v1.UpdateCredentialsResponse
+	(*DeleteCredentialsResponse)(nil),        // 98: slipway.platform.v1.DeleteCredentialsResponse
+	(*ValidateCredentialsNameResponse)(nil),  // 99: slipway.platform.v1.ValidateCredentialsNameResponse
+	(*GetCredentialsKeysResponse)(nil),       // 100: slipway.platform.v1.GetCredentialsKeysResponse
+	(*CreatePairingResponse)(nil),            // 101: slipway.platform.v1.CreatePairingResponse
+	(*ListComputeEnvsResponse)(nil),          // 102: slipway.platform.v1.ListComputeEnvsResponse
+	(*ListWorkflowsResponse)(nil),            // 103: slipway.platform.v1.ListWorkflowsResponse
+	(*DescribeWorkflowResponse)(nil),         // 104: slipway.platform.v1.DescribeWorkflowResponse
+	(*UpdateWorkflowResponse)(nil),           // 105: slipway.platform.v1.UpdateWorkflowResponse
+	(*DeleteWorkflowResponse)(nil),           // 106: slipway.platform.v1.DeleteWorkflowResponse
+	(*DeleteWorkflowsResponse)(nil),          // 107: slipway.platform.v1.DeleteWorkflowsResponse
+	(*CancelWorkflowResponse)(nil),           // 108: slipway.platform.v1.CancelWorkflowResponse
+	(*ValidateWorkflowNameResponse)(nil),     // 109: slipway.platform.v1.ValidateWorkflowNameResponse
+	(*GetWorkflowProgressResponse)(nil),      // 110: slipway.platform.v1.GetWorkflowProgressResponse
+	(*GetWorkflowMetricsResponse)(nil),       // 111: slipway.platform.v1.GetWorkflowMetricsResponse
+	(*GetWorkflowLaunchResponse)(nil),        // 112: slipway.platform.v1.GetWorkflowLaunchResponse
+	(*ListTasksResponse)(nil),                // 113: slipway.platform.v1.ListTasksResponse
+	(*DescribeTaskResponse)(nil),             // 114: slipway.platform.v1.DescribeTaskResponse
+	(*CreateTraceResponse)(nil),              // 115: slipway.platform.v1.CreateTraceResponse
+	(*BeginTraceResponse)(nil),               // 116: slipway.platform.v1.BeginTraceResponse
+	(*RecordProgressResponse)(nil),           // 117: slipway.platform.v1.RecordProgressResponse
+	(*RecordHeartbeatResponse)(nil),          // 118: slipway.platform.v1.RecordHeartbeatResponse
+	(*CompleteTraceResponse)(nil),            // 119: slipway.platform.v1.CompleteTraceResponse
 }
 var file_slipway_platform_v1_platform_proto_depIdxs = []int32{
 	0,   // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
 	0,   // 1: slipway.platform.v1.GetCredentialsRequest.identity:type_name -> slipway.platform.v1.Identity
-	5,   // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
-	1,   // 3: slipway.platform.v1.PlatformService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
-	3,   // 4: slipway.platform.v1.PlatformService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
-	6,   // 5: slipway.platform.v1.PlatformService.CreateCode:input_type -> slipway.platform.v1.CreateCodeRequest
-	7,   // 6: slipway.platform.v1.PlatformService.IssueTokens:input_type -> slipway.platform.v1.IssueTokensRequest
-	8,   // 7: slipway.platform.v1.PlatformService.GetServiceInfo:input_type -> slipway.platform.v1.GetServiceInfoRequest
-	9,   // 8: slipway.platform.v1.PlatformService.GetUserInfo:input_type -> slipway.platform.v1.GetUserInfoRequest
-	10,  // 9: slipway.platform.v1.PlatformService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
-	11,  // 10: slipway.platform.v1.PlatformService.ListTokens:input_type -> slipway.platform.v1.ListTokensRequest
-	12,  // 11: slipway.platform.v1.PlatformService.CreateToken:input_type -> slipway.platform.v1.CreateTokenRequest
-	13,  // 12: slipway.platform.v1.PlatformService.DeleteToken:input_type -> slipway.platform.v1.DeleteTokenRequest
-	14,  // 13: slipway.platform.v1.PlatformService.DeleteAllTokens:input_type -> slipway.platform.v1.DeleteAllTokensRequest
-	15,  // 14: slipway.platform.v1.PlatformService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
-	16,  // 15: slipway.platform.v1.PlatformService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
-	17,  // 16: slipway.platform.v1.PlatformService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
-	18,  // 17: slipway.platform.v1.PlatformService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
-	19,  // 18: slipway.platform.v1.PlatformService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
-	20,  // 19: slipway.platform.v1.PlatformService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
-	21,  // 20: slipway.platform.v1.PlatformService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
-	22,  // 21: slipway.platform.v1.PlatformService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
-	23,  // 22: slipway.platform.v1.PlatformService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
-	24,  // 23: slipway.platform.v1.PlatformService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
-	25,  // 24: slipway.platform.v1.PlatformService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
-	26,  // 25: slipway.platform.v1.PlatformService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
-	27,  // 26: slipway.platform.v1.PlatformService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
-	28,  // 27: slipway.platform.v1.PlatformService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
-	29,  // 28: slipway.platform.v1.PlatformService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
-	30,  // 29: slipway.platform.v1.PlatformService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
-	31,  // 30: slipway.platform.v1.PlatformService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
-	32,  // 31: slipway.platform.v1.PlatformService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
-	33,  // 32: slipway.platform.v1.PlatformService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
-	34,  // 33: slipway.platform.v1.PlatformService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
-	35,  // 34: slipway.platform.v1.PlatformService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
-	36,  // 35: slipway.platform.v1.PlatformService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
-	37,  // 36: slipway.platform.v1.PlatformService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
-	38,  // 37: slipway.platform.v1.PlatformService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
-	39,  // 38: slipway.platform.v1.PlatformService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
-	40,  // 39: slipway.platform.v1.PlatformService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
-	41,  // 40: slipway.platform.v1.PlatformService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
-	42,  // 41: slipway.platform.v1.PlatformService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
-	43,  // 42: slipway.platform.v1.PlatformService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
-	44,  // 43: slipway.platform.v1.PlatformService.ListComputeEnvs:input_type -> slipway.platform.v1.ListComputeEnvsRequest
-	45,  // 44: slipway.platform.v1.PlatformService.ListWorkflows:input_type -> slipway.platform.v1.ListWorkflowsRequest
-	46,  // 45: slipway.platform.v1.PlatformService.DescribeWorkflow:input_type -> slipway.platform.v1.DescribeWorkflowRequest
-	47,  // 46: slipway.platform.v1.PlatformService.UpdateWorkflow:input_type -> slipway.platform.v1.UpdateWorkflowRequest
-	48,  // 47: slipway.platform.v1.PlatformService.DeleteWorkflow:input_type -> slipway.platform.v1.DeleteWorkflowRequest
-	49,  // 48: slipway.platform.v1.PlatformService.DeleteWorkflows:input_type -> slipway.platform.v1.DeleteWorkflowsRequest
-	50,  // 49: slipway.platform.v1.PlatformService.CancelWorkflow:input_type -> slipway.platform.v1.CancelWorkflowRequest
-	51,  // 50: slipway.platform.v1.PlatformService.ValidateWorkflowName:input_type -> slipway.platform.v1.ValidateWorkflowNameRequest
-	52,  // 51: slipway.platform.v1.PlatformService.GetWorkflowProgress:input_type -> slipway.platform.v1.GetWorkflowProgressRequest
-	53,  // 52: slipway.platform.v1.PlatformService.GetWorkflowMetrics:input_type -> slipway.platform.v1.GetWorkflowMetricsRequest
-	54,  // 53: slipway.platform.v1.PlatformService.GetWorkflowLaunch:input_type -> slipway.platform.v1.GetWorkflowLaunchRequest
-	55,  // 54: slipway.platform.v1.PlatformService.ListTasks:input_type -> slipway.platform.v1.ListTasksRequest
-	56,  // 55: slipway.platform.v1.PlatformService.DescribeTask:input_type -> slipway.platform.v1.DescribeTaskRequest
-	57,  // 56: slipway.platform.v1.PlatformService.CreateTrace:input_type -> slipway.platform.v1.CreateTraceRequest
-	58,  // 57: slipway.platform.v1.PlatformService.BeginTrace:input_type -> slipway.platform.v1.BeginTraceRequest
-	59,  // 58: slipway.platform.v1.PlatformService.RecordProgress:input_type -> slipway.platform.v1.RecordProgressRequest
-	60,  // 59: slipway.platform.v1.PlatformService.RecordHeartbeat:input_type -> slipway.platform.v1.RecordHeartbeatRequest
-	61,  // 60: slipway.platform.v1.PlatformService.CompleteTrace:input_type -> slipway.platform.v1.CompleteTraceRequest
-	2,   // 61: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
-	4,   // 62: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
-	62,  // 63: slipway.platform.v1.PlatformService.CreateCode:output_type -> slipway.platform.v1.CreateCodeResponse
-	63,  // 64: slipway.platform.v1.PlatformService.IssueTokens:output_type -> slipway.platform.v1.IssueTokensResponse
-	64,  // 65: slipway.platform.v1.PlatformService.GetServiceInfo:output_type -> slipway.platform.v1.GetServiceInfoResponse
-	65,  // 66: slipway.platform.v1.PlatformService.GetUserInfo:output_type -> slipway.platform.v1.GetUserInfoResponse
-	66,  // 67: slipway.platform.v1.PlatformService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
-	67,  // 68: slipway.platform.v1.PlatformService.ListTokens:output_type -> slipway.platform.v1.ListTokensResponse
-	68,  // 69: slipway.platform.v1.PlatformService.CreateToken:output_type -> slipway.platform.v1.CreateTokenResponse
-	69,  // 70: slipway.platform.v1.PlatformService.DeleteToken:output_type -> slipway.platform.v1.DeleteTokenResponse
-	70,  // 71: slipway.platform.v1.PlatformService.DeleteAllTokens:output_type -> slipway.platform.v1.DeleteAllTokensResponse
-	71,  // 72: slipway.platform.v1.PlatformService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
-	72,  // 73: slipway.platform.v1.PlatformService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
-	73,  // 74: slipway.platform.v1.PlatformService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
-	74,  // 75: slipway.platform.v1.PlatformService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
-	75,  // 76: slipway.platform.v1.PlatformService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
-	76,  // 77: slipway.platform.v1.PlatformService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
-	77,  // 78: slipway.platform.v1.PlatformService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
-	78,  // 79: slipway.platform.v1.PlatformService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
-	79,  // 80: slipway.platform.v1.PlatformService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
-	80,  // 81: slipway.platform.v1.PlatformService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
-	81,  // 82: slipway.platform.v1.PlatformService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
-	82,  // 83: slipway.platform.v1.PlatformService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
-	83,  // 84: slipway.platform.v1.PlatformService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
-	84,  // 85: slipway.platform.v1.PlatformService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
-	85,  // 86: slipway.platform.v1.PlatformService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
-	86,  // 87: slipway.platform.v1.PlatformService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
-	87,  // 88: slipway.platform.v1.PlatformService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
-	88,  // 89: slipway.platform.v1.PlatformService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
-	89,  // 90: slipway.platform.v1.PlatformService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
-	90,  // 91: slipway.platform.v1.PlatformService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
-	91,  // 92: slipway.platform.v1.PlatformService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
-	92,  // 93: slipway.platform.v1.PlatformService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
-	93,  // 94: slipway.platform.v1.PlatformService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
-	94,  // 95: slipway.platform.v1.PlatformService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
-	95,  // 96: slipway.platform.v1.PlatformService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
-	96,  // 97: slipway.platform.v1.PlatformService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
-	97,  // 98: slipway.platform.v1.PlatformService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
-	98,  // 99: slipway.platform.v1.PlatformService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
-	99,  // 100: slipway.platform.v1.PlatformService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
-	100, // 101: slipway.platform.v1.PlatformService.ListComputeEnvs:output_type -> slipway.platform.v1.ListComputeEnvsResponse
-	101, // 102: slipway.platform.v1.PlatformService.ListWorkflows:output_type -> slipway.platform.v1.ListWorkflowsResponse
-	102, // 103: slipway.platform.v1.PlatformService.DescribeWorkflow:output_type -> slipway.platform.v1.DescribeWorkflowResponse
-	103, // 104: slipway.platform.v1.PlatformService.UpdateWorkflow:output_type -> slipway.platform.v1.UpdateWorkflowResponse
-	104, // 105: slipway.platform.v1.PlatformService.DeleteWorkflow:output_type -> slipway.platform.v1.DeleteWorkflowResponse
-	105, // 106: slipway.platform.v1.PlatformService.DeleteWorkflows:output_type -> slipway.platform.v1.DeleteWorkflowsResponse
-	106, // 107: slipway.platform.v1.PlatformService.CancelWorkflow:output_type -> slipway.platform.v1.CancelWorkflowResponse
-	107, // 108: slipway.platform.v1.PlatformService.ValidateWorkflowName:output_type -> slipway.platform.v1.ValidateWorkflowNameResponse
-	108, // 109: slipway.platform.v1.PlatformService.GetWorkflowProgress:output_type -> slipway.platform.v1.GetWorkflowProgressResponse
-	109, // 110: slipway.platform.v1.PlatformService.GetWorkflowMetrics:output_type -> slipway.platform.v1.GetWorkflowMetricsResponse
-	110, // 111: slipway.platform.v1.PlatformService.GetWorkflowLaunch:output_type -> slipway.platform.v1.GetWorkflowLaunchResponse
-	111, // 112: slipway.platform.v1.PlatformService.ListTasks:output_type -> slipway.platform.v1.ListTasksResponse
-	112, // 113: slipway.platform.v1.PlatformService.DescribeTask:output_type -> slipway.platform.v1.DescribeTaskResponse
-	113, // 114: slipway.platform.v1.PlatformService.CreateTrace:output_type -> slipway.platform.v1.CreateTraceResponse
-	114, // 115: slipway.platform.v1.PlatformService.BeginTrace:output_type -> slipway.platform.v1.BeginTraceResponse
-	115, // 116: slipway.platform.v1.PlatformService.RecordProgress:output_type -> slipway.platform.v1.RecordProgressResponse
-	116, // 117: slipway.platform.v1.PlatformService.RecordHeartbeat:output_type -> slipway.platform.v1.RecordHeartbeatResponse
-	117, // 118: slipway.platform.v1.PlatformService.CompleteTrace:output_type -> slipway.platform.v1.CompleteTraceResponse
-	61,  // [61:119] is the sub-list for method output_type
-	3,   // [3:61] is the sub-list for method input_type
-	3,   // [3:3] is the sub-list for extension type_name
-	3,   // [3:3] is the sub-list for extension extendee
-	0,   // [0:3] is the sub-list for field type_name
+	7,   // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
+	0,   // 3: slipway.platform.v1.GetRunStateRequest.identity:type_name -> slipway.platform.v1.Identity
+	1,   // 4: slipway.platform.v1.PlatformService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
+	3,   // 5: slipway.platform.v1.PlatformService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
+	5,   // 6: slipway.platform.v1.PlatformService.GetRunState:input_type -> slipway.platform.v1.GetRunStateRequest
+	8,   // 7: slipway.platform.v1.PlatformService.CreateCode:input_type -> slipway.platform.v1.CreateCodeRequest
+	9,   // 8: slipway.platform.v1.PlatformService.IssueTokens:input_type -> slipway.platform.v1.IssueTokensRequest
+	10,  // 9: slipway.platform.v1.PlatformService.GetServiceInfo:input_type -> slipway.platform.v1.GetServiceInfoRequest
+	11,  // 10: slipway.platform.v1.PlatformService.GetUserInfo:input_type -> slipway.platform.v1.GetUserInfoRequest
+	12,  // 11: slipway.platform.v1.PlatformService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
+	13,  // 12: slipway.platform.v1.PlatformService.ListTokens:input_type -> slipway.platform.v1.ListTokensRequest
+	14,  // 13: slipway.platform.v1.PlatformService.CreateToken:input_type -> slipway.platform.v1.CreateTokenRequest
+	15,  // 14: slipway.platform.v1.PlatformService.DeleteToken:input_type -> slipway.platform.v1.DeleteTokenRequest
+	16,  // 15: slipway.platform.v1.PlatformService.DeleteAllTokens:input_type -> slipway.platform.v1.DeleteAllTokensRequest
+	17,  // 16: slipway.platform.v1.PlatformService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
+	18,  // 17: slipway.platform.v1.PlatformService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
+	19,  // 18: slipway.platform.v1.PlatformService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
+	20,  // 19: slipway.platform.v1.PlatformService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
+	21,  // 20: slipway.platform.v1.PlatformService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
+	22,  // 21: slipway.platform.v1.PlatformService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
+	23,  // 22: slipway.platform.v1.PlatformService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
+	24,  // 23: slipway.platform.v1.PlatformService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
+	25,  // 24: slipway.platform.v1.PlatformService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
+	26,  // 25: slipway.platform.v1.PlatformService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
+	27,  // 26: slipway.platform.v1.PlatformService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
+	28,  // 27: slipway.platform.v1.PlatformService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
+	29,  // 28: slipway.platform.v1.PlatformService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
+	30,  // 29: slipway.platform.v1.PlatformService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
+	31,  // 30: slipway.platform.v1.PlatformService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
+	32,  // 31: slipway.platform.v1.PlatformService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
+	33,  // 32: slipway.platform.v1.PlatformService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
+	34,  // 33: slipway.platform.v1.PlatformService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
+	35,  // 34: slipway.platform.v1.PlatformService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
+	36,  // 35: slipway.platform.v1.PlatformService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
+	37,  // 36: slipway.platform.v1.PlatformService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
+	38,  // 37: slipway.platform.v1.PlatformService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
+	39,  // 38: slipway.platform.v1.PlatformService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
+	40,  // 39: slipway.platform.v1.PlatformService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
+	41,  // 40: slipway.platform.v1.PlatformService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
+	42,  // 41: slipway.platform.v1.PlatformService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
+	43,  // 42: slipway.platform.v1.PlatformService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
+	44,  // 43: slipway.platform.v1.PlatformService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
+	45,  // 44: slipway.platform.v1.PlatformService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
+	46,  // 45: slipway.platform.v1.PlatformService.ListComputeEnvs:input_type -> slipway.platform.v1.ListComputeEnvsRequest
+	47,  // 46: slipway.platform.v1.PlatformService.ListWorkflows:input_type -> slipway.platform.v1.ListWorkflowsRequest
+	48,  // 47: slipway.platform.v1.PlatformService.DescribeWorkflow:input_type -> slipway.platform.v1.DescribeWorkflowRequest
+	49,  // 48: slipway.platform.v1.PlatformService.UpdateWorkflow:input_type -> slipway.platform.v1.UpdateWorkflowRequest
+	50,  // 49: slipway.platform.v1.PlatformService.DeleteWorkflow:input_type -> slipway.platform.v1.DeleteWorkflowRequest
+	51,  // 50: slipway.platform.v1.PlatformService.DeleteWorkflows:input_type -> slipway.platform.v1.DeleteWorkflowsRequest
+	52,  // 51: slipway.platform.v1.PlatformService.CancelWorkflow:input_type -> slipway.platform.v1.CancelWorkflowRequest
+	53,  // 52: slipway.platform.v1.PlatformService.ValidateWorkflowName:input_type -> slipway.platform.v1.ValidateWorkflowNameRequest
+	54,  // 53: slipway.platform.v1.PlatformService.GetWorkflowProgress:input_type -> slipway.platform.v1.GetWorkflowProgressRequest
+	55,  // 54: slipway.platform.v1.PlatformService.GetWorkflowMetrics:input_type -> slipway.platform.v1.GetWorkflowMetricsRequest
+	56,  // 55: slipway.platform.v1.PlatformService.GetWorkflowLaunch:input_type -> slipway.platform.v1.GetWorkflowLaunchRequest
+	57,  // 56: slipway.platform.v1.PlatformService.ListTasks:input_type -> slipway.platform.v1.ListTasksRequest
+	58,  // 57: slipway.platform.v1.PlatformService.DescribeTask:input_type -> slipway.platform.v1.DescribeTaskRequest
+	59,  // 58: slipway.platform.v1.PlatformService.CreateTrace:input_type -> slipway.platform.v1.CreateTraceRequest
+	60,  // 59: slipway.platform.v1.PlatformService.BeginTrace:input_type -> slipway.platform.v1.BeginTraceRequest
+	61,  // 60: slipway.platform.v1.PlatformService.RecordProgress:input_type -> slipway.platform.v1.RecordProgressRequest
+	62,  // 61: slipway.platform.v1.PlatformService.RecordHeartbeat:input_type -> slipway.platform.v1.RecordHeartbeatRequest
+	63,  // 62: slipway.platform.v1.PlatformService.CompleteTrace:input_type -> slipway.platform.v1.CompleteTraceRequest
+	2,   // 63: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
+	4,   // 64: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
+	6,   // 65: slipway.platform.v1.PlatformService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
+	64,  // 66: slipway.platform.v1.PlatformService.CreateCode:output_type -> slipway.platform.v1.CreateCodeResponse
+	65,  // 67: slipway.platform.v1.PlatformService.IssueTokens:output_type -> slipway.platform.v1.IssueTokensResponse
+	66,  // 68: slipway.platform.v1.PlatformService.GetServiceInfo:output_type -> slipway.platform.v1.GetServiceInfoResponse
+	67,  // 69: slipway.platform.v1.PlatformService.GetUserInfo:output_type -> slipway.platform.v1.GetUserInfoResponse
+	68,  // 70: slipway.platform.v1.PlatformService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	69,  // 71: slipway.platform.v1.PlatformService.ListTokens:output_type -> slipway.platform.v1.ListTokensResponse
+	70,  // 72: slipway.platform.v1.PlatformService.CreateToken:output_type -> slipway.platform.v1.CreateTokenResponse
+	71,  // 73: slipway.platform.v1.PlatformService.DeleteToken:output_type -> slipway.platform.v1.DeleteTokenResponse
+	72,  // 74: slipway.platform.v1.PlatformService.DeleteAllTokens:output_type -> slipway.platform.v1.DeleteAllTokensResponse
+	73,  // 75: slipway.platform.v1.PlatformService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	74,  // 76: slipway.platform.v1.PlatformService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	75,  // 77: slipway.platform.v1.PlatformService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	76,  // 78: slipway.platform.v1.PlatformService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	77,  // 79: slipway.platform.v1.PlatformService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	78,  // 80: slipway.platform.v1.PlatformService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	79,  // 81: slipway.platform.v1.PlatformService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	80,  // 82: slipway.platform.v1.PlatformService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	81,  // 83: slipway.platform.v1.PlatformService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	82,  // 84: slipway.platform.v1.PlatformService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	83,  // 85: slipway.platform.v1.PlatformService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	84,  // 86: slipway.platform.v1.PlatformService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	85,  // 87: slipway.platform.v1.PlatformService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	86,  // 88: slipway.platform.v1.PlatformService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	87,  // 89: slipway.platform.v1.PlatformService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	88,  // 90: slipway.platform.v1.PlatformService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	89,  // 91: slipway.platform.v1.PlatformService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	90,  // 92: slipway.platform.v1.PlatformService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	91,  // 93: slipway.platform.v1.PlatformService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	92,  // 94: slipway.platform.v1.PlatformService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	93,  // 95: slipway.platform.v1.PlatformService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	94,  // 96: slipway.platform.v1.PlatformService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
+	95,  // 97: slipway.platform.v1.PlatformService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
+	96,  // 98: slipway.platform.v1.PlatformService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
+	97,  // 99: slipway.platform.v1.PlatformService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
+	98,  // 100: slipway.platform.v1.PlatformService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
+	99,  // 101: slipway.platform.v1.PlatformService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
+	100, // 102: slipway.platform.v1.PlatformService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
+	101, // 103: slipway.platform.v1.PlatformService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
+	102, // 104: slipway.platform.v1.PlatformService.ListComputeEnvs:output_type -> slipway.platform.v1.ListComputeEnvsResponse
+	103, // 105: slipway.platform.v1.PlatformService.ListWorkflows:output_type -> slipway.platform.v1.ListWorkflowsResponse
+	104, // 106: slipway.platform.v1.PlatformService.DescribeWorkflow:output_type -> slipway.platform.v1.DescribeWorkflowResponse
+	105, // 107: slipway.platform.v1.PlatformService.UpdateWorkflow:output_type -> slipway.platform.v1.UpdateWorkflowResponse
+	106, // 108: slipway.platform.v1.PlatformService.DeleteWorkflow:output_type -> slipway.platform.v1.DeleteWorkflowResponse
+	107, // 109: slipway.platform.v1.PlatformService.DeleteWorkflows:output_type -> slipway.platform.v1.DeleteWorkflowsResponse
+	108, // 110: slipway.platform.v1.PlatformService.CancelWorkflow:output_type -> slipway.platform.v1.CancelWorkflowResponse
+	109, // 111: slipway.platform.v1.PlatformService.ValidateWorkflowName:output_type -> slipway.platform.v1.ValidateWorkflowNameResponse
+	110, // 112: slipway.platform.v1.PlatformService.GetWorkflowProgress:output_type -> slipway.platform.v1.GetWorkflowProgressResponse
+	111, // 113: slipway.platform.v1.PlatformService.GetWorkflowMetrics:output_type -> slipway.platform.v1.GetWorkflowMetricsResponse
+	112, // 114: slipway.platform.v1.PlatformService.GetWorkflowLaunch:output_type -> slipway.platform.v1.GetWorkflowLaunchResponse
+	113, // 115: slipway.platform.v1.PlatformService.ListTasks:output_type -> slipway.platform.v1.ListTasksResponse
+	114, // 116: slipway.platform.v1.PlatformService.DescribeTask:output_type -> slipway.platform.v1.DescribeTaskResponse
+	115, // 117: slipway.platform.v1.PlatformService.CreateTrace:output_type -> slipway.platform.v1.CreateTraceResponse
+	116, // 118: slipway.platform.v1.PlatformService.BeginTrace:output_type -> slipway.platform.v1.BeginTraceResponse
+	117, // 119: slipway.platform.v1.PlatformService.RecordProgress:output_type -> slipway.platform.v1.RecordProgressResponse
+	118, // 120: slipway.platform.v1.PlatformService.RecordHeartbeat:output_type -> slipway.platform.v1.RecordHeartbeatResponse
+	119, // 121: slipway.platform.v1.PlatformService.CompleteTrace:output_type -> slipway.platform.v1.CompleteTraceResponse
+	63,  // [63:122] is the sub-list for method output_type
+	4,   // [4:63] is the sub-list for method input_type
+	4,   // [4:4] is the sub-list for extension type_name
+	4,   // [4:4] is the sub-list for extension extendee
+	0,   // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_platform_proto_init() }
@@ -736,7 +880,7 @@ func file_slipway_platform_v1_platform_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_platform_proto_rawDesc), len(file_slipway_platform_v1_platform_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	PlatformService_Authorize_FullMethodName                = "/slipway.platform.v1.PlatformService/Authorize"
 	PlatformService_GetCredentials_FullMethodName           = "/slipway.platform.v1.PlatformService/GetCredentials"
+	PlatformService_GetRunState_FullMethodName              = "/slipway.platform.v1.PlatformService/GetRunState"
 	PlatformService_CreateCode_FullMethodName               = "/slipway.platform.v1.PlatformService/CreateCode"
 	PlatformService_IssueTokens_FullMethodName              = "/slipway.platform.v1.PlatformService/IssueTokens"
 	PlatformService_GetServiceInfo_FullMethodName           = "/slipway.platform.v1.PlatformService/GetServiceInfo"
@@ -93,12 +94,16 @@ const (
 type PlatformServiceClient interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
-	// user is no member of the workspace.
+	// user is no member of the workspace; INVALID_ARGUMENT for an endpoint that is
+	// not believed; UNAVAILABLE or DEADLINE_EXCEEDED when it does not answer.
 	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
 	// GetCredentials answers a user's credentials for one registry. A user
 	// without any for it is no error: the answer's `credentials` is absent.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(ctx context.Context, in *GetCredentialsRequest, opts ...grpc.CallOption) (*GetCredentialsResponse, error)
+	// GetRunState says whether a run goes on. A run that there is not, or that the
+	// user may not see, does not.
+	GetRunState(ctx context.Context, in *GetRunStateRequest, opts ...grpc.CallOption) (*GetRunStateResponse, error)
 	// CreateCode answers an authorization code for whoever shows an access token,
 	// to be sent to a program on the same machine. For the gateway's sign-in page.
 	CreateCode(ctx context.Context, in *CreateCodeRequest, opts ...grpc.CallOption) (*CreateCodeResponse, error)
@@ -243,6 +248,16 @@ func (c *platformServiceClient) GetCredentials(ctx context.Context, in *GetCrede
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetCredentialsResponse)
 	err := c.cc.Invoke(ctx, PlatformService_GetCredentials_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) GetRunState(ctx context.Context, in *GetRunStateRequest, opts ...grpc.CallOption) (*GetRunStateResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetRunStateResponse)
+	err := c.cc.Invoke(ctx, PlatformService_GetRunState_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -820,12 +835,16 @@ func (c *platformServiceClient) CompleteTrace(ctx context.Context, in *CompleteT
 type PlatformServiceServer interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
-	// user is no member of the workspace.
+	// user is no member of the workspace; INVALID_ARGUMENT for an endpoint that is
+	// not believed; UNAVAILABLE or DEADLINE_EXCEEDED when it does not answer.
 	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)
 	// GetCredentials answers a user's credentials for one registry. A user
 	// without any for it is no error: the answer's `credentials` is absent.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error)
+	// GetRunState says whether a run goes on. A run that there is not, or that the
+	// user may not see, does not.
+	GetRunState(context.Context, *GetRunStateRequest) (*GetRunStateResponse, error)
 	// CreateCode answers an authorization code for whoever shows an access token,
 	// to be sent to a program on the same machine. For the gateway's sign-in page.
 	CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error)
@@ -961,6 +980,9 @@ func (UnimplementedPlatformServiceServer) Authorize(context.Context, *AuthorizeR
 }
 func (UnimplementedPlatformServiceServer) GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCredentials not implemented")
+}
+func (UnimplementedPlatformServiceServer) GetRunState(context.Context, *GetRunStateRequest) (*GetRunStateResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRunState not implemented")
 }
 func (UnimplementedPlatformServiceServer) CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateCode not implemented")
@@ -1183,6 +1205,24 @@ func _PlatformService_GetCredentials_Handler(srv interface{}, ctx context.Contex
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PlatformServiceServer).GetCredentials(ctx, req.(*GetCredentialsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_GetRunState_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRunStateRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).GetRunState(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_GetRunState_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).GetRunState(ctx, req.(*GetRunStateRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2209,6 +2249,10 @@ var PlatformService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCredentials",
 			Handler:    _PlatformService_GetCredentials_Handler,
+		},
+		{
+			MethodName: "GetRunState",
+			Handler:    _PlatformService_GetRunState_Handler,
 		},
 		{
 			MethodName: "CreateCode",

@@ -1,0 +1,77 @@
+package container
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+)
+
+// renewEvery is how often names are looked through that live as long as a run:
+// often enough that none ends between two looks (see due).
+func (s *Service) renewEvery() time.Duration {
+	return max(time.Second, min(10*time.Minute, s.deps.TokenTTL/8))
+}
+
+// renew gives another life to names whose run goes on. A name is renewed in the
+// second half of its life; once its run has ended it lives out the one it has
+// (contract/container-service.md §3). Replicas may do it at once.
+func (s *Service) renew(ctx context.Context) {
+	now := s.deps.Now()
+	live := map[string]bool{}
+	for after := ""; ; {
+		batch, err := s.store.due(ctx, after, now, now.Add(s.deps.TokenTTL/2))
+		if err != nil {
+			s.deps.Log.WarnContext(ctx, "Names to renew were not read", "err", err)
+			return
+		}
+		if len(batch) == 0 {
+			return
+		}
+		for _, rec := range batch {
+			after = rec.plan.GetToken()
+			if err := s.renewOne(ctx, rec, live); err != nil {
+				s.deps.Log.WarnContext(ctx, "A name was not renewed; it is tried again", "err", err)
+			}
+		}
+	}
+}
+
+// renewOne asks the platform once for each run.
+func (s *Service) renewOne(ctx context.Context, rec record, live map[string]bool) error {
+	who, run := rec.plan.GetIdentity(), rec.request.GetWorkflowId()
+	key := caller.Of(who).String() + " " + run
+	goesOn, known := live[key]
+	if !known {
+		resp, err := s.deps.Platform.GetRunState(ctx, &platformv1.GetRunStateRequest{Identity: who, WorkflowId: run})
+		if err != nil {
+			return err
+		}
+		goesOn, live[key] = resp.GetLive(), resp.GetLive()
+	}
+	if !goesOn {
+		return nil
+	}
+	until := s.expiration()
+	for _, l := range rec.plan.GetConfig().GetLayers() {
+		if _, err := s.store.extendLayer(ctx, l.GetGzipDigest(), until.AsTime()); err != nil {
+			return err
+		}
+	}
+	return s.prolong(ctx, rec, until)
+}
+
+// prolong moves the end of a name, in SQL and then in Redis.
+func (s *Service) prolong(ctx context.Context, rec record, until *timestamppb.Timestamp) error {
+	was := rec.expires
+	rec.plan.Expiration, rec.expires = until, until.AsTime()
+	done, err := s.store.prolong(ctx, rec, was)
+	if err != nil || !done {
+		return err // not done: it was revoked, or another replica did it
+	}
+	return s.tokens.put(ctx, rec.plan)
+}

@@ -1,0 +1,133 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// runs is a platform that knows which runs go on.
+type runs struct {
+	platformv1.PlatformServiceClient
+	live  map[string]bool
+	asked int
+	err   error
+}
+
+func (r *runs) GetRunState(_ context.Context, req *platformv1.GetRunStateRequest, _ ...grpc.CallOption) (*platformv1.GetRunStateResponse, error) {
+	r.asked++
+	return &platformv1.GetRunStateResponse{Live: r.live[req.GetWorkflowId()] && req.GetIdentity().GetUserId() == 7}, r.err
+}
+
+// TestNamesLiveAsLongAsTheirRun: a name with a run is renewed while that goes on,
+// and lives out its life afterwards.
+func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		ctx := t.Context()
+		if err := db.Migrate(ctx, "container", Migrations()); err != nil {
+			t.Fatal(err)
+		}
+		const life, layer = 36 * time.Hour, "sha256:layer"
+		start := time.Now().UTC().Truncate(time.Microsecond)
+		now, platform, client := start, &runs{live: map[string]bool{"long": true}}, testkit.Redis(t)
+		s := &Service{
+			deps:  Deps{DB: db, Bus: &brokenBus{}, Log: testkit.Log(t), Now: func() time.Time { return now }, Platform: platform, Settings: Settings{TokenTTL: life}},
+			store: store{db}, tokens: tokenCache{client, testkit.Log(t)},
+		}
+		name := func(run string, user int64) string {
+			t.Helper()
+			plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Config: &containerv1.ContainerConfig{Layers: []*containerv1.Layer{{GzipDigest: layer}}}}
+			if user != 0 {
+				plan.Identity = &platformv1.Identity{Endpoint: "https://p", UserId: user}
+			}
+			if err := s.keep(ctx, &containerv1.ContainerRequest{WorkflowId: run}, plan); err != nil {
+				t.Fatal(err)
+			}
+			return plan.GetToken()
+		}
+		if err := s.store.putLayer(ctx, layer, []byte("x"), start.Add(life)); err != nil {
+			t.Fatal(err)
+		}
+		first, second, ended, revoked := name("long", 7), name("long", 7), name("short", 7), name("long", 7)
+		others := []string{ended, name("", 7), name("long", 0), name("long", 8)}
+		if err := s.revoke(ctx, revoked); err != nil {
+			t.Fatal(err)
+		}
+		works := func(token string, until time.Time) {
+			t.Helper()
+			for _, fresh := range []bool{false, true} {
+				resp, err := s.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
+				if err != nil || !resp.GetPlan().GetExpiration().AsTime().Equal(until) {
+					t.Errorf("fresh %v: it works until %v, want %v: %v", fresh, resp.GetPlan().GetExpiration().AsTime(), until, err)
+				}
+			}
+		}
+
+		now = start.Add(life/2 - time.Minute)
+		s.renew(ctx)
+		works(first, start.Add(life))
+		if platform.asked > 0 {
+			t.Error("the platform was asked in the first half of a life")
+		}
+		now = start.Add(life/2 + time.Minute)
+		platform.err = errors.New("away")
+		s.renew(ctx)
+		works(first, start.Add(life))
+		platform.err, platform.asked = nil, 0
+		s.renew(ctx)
+		for _, token := range []string{first, second} {
+			works(token, now.Add(life))
+		}
+		for _, token := range others {
+			works(token, start.Add(life))
+		}
+		if platform.asked != 3 { // long and short of one user, long of another
+			t.Errorf("the platform was asked %d times", platform.asked)
+		}
+		if _, err := s.live(ctx, revoked); !errors.Is(err, fault.NotFound) {
+			t.Errorf("a revoked name: %v", err)
+		}
+		if there, err := s.store.extendLayer(ctx, layer, now.Add(life)); err != nil || !there {
+			t.Errorf("its layer: %v, %v", there, err)
+		}
+		if err := s.store.deleteLayers(ctx, now.Add(life)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.store.layer(ctx, layer); err != nil {
+			t.Errorf("its layer is gone: %v", err)
+		}
+
+		// Long after, and then the run ends.
+		for range 10 {
+			now = now.Add(life/2 + time.Minute)
+			s.renew(ctx)
+		}
+		works(first, now.Add(life))
+		platform.live["long"] = false
+		end := now.Add(life)
+		for now.Before(end) {
+			works(first, end)
+			now = now.Add(life / 4)
+			s.renew(ctx)
+		}
+		if _, err := s.live(ctx, first); !errors.Is(err, fault.NotFound) {
+			t.Errorf("after the run's end and a life more: %v", err)
+		}
+		platform.live["long"] = true
+		s.renew(ctx)
+		if _, err := s.live(ctx, first); !errors.Is(err, fault.NotFound) {
+			t.Errorf("it rose again: %v", err)
+		}
+	})
+}

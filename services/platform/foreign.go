@@ -1,0 +1,205 @@
+package platform
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// How long it is remembered what other platforms say, in memory only.
+const (
+	identityTTL = 5 * time.Minute
+	loginTTL    = time.Minute
+)
+
+// Foreign is other platforms, which are believed about their users
+// (contract/platform.md §4). The zero value is none.
+type Foreign struct {
+	// Endpoints are their base URLs, without a slash at the end.
+	Endpoints []string
+	// Operators are accounts that may pair with them, by host or host/path.
+	Operators map[string]upstream.Login
+	// Transport reaches them, within the egress rules.
+	Transport http.RoundTripper
+}
+
+// foreigners asks other platforms. Its truth is the tables platform_grants, whose
+// tokens this platform uses, and platform_peers, its keys at other platforms; both
+// are sealed.
+type foreigners struct {
+	Foreign
+	store      store
+	keys       *Keys
+	now        func() time.Time
+	client     *http.Client
+	identities *otter.Cache[string, remembered[*platformv1.Identity]]
+	logins     *otter.Cache[string, remembered[upstream.Login]]
+	lists      *otter.Cache[string, remembered[[]foreignRecord]]
+}
+
+// remembered is an answer that holds until an instant.
+type remembered[T any] struct {
+	value T
+	until time.Time
+}
+
+func newForeigners(d Deps) *foreigners {
+	return &foreigners{
+		Foreign: d.Foreign, store: store{d.DB}, keys: d.Keys, now: d.Now,
+		client: &http.Client{
+			Transport:     d.Foreign.Transport,
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		identities: memory[*platformv1.Identity](identityTTL), logins: memory[upstream.Login](loginTTL), lists: memory[[]foreignRecord](loginTTL),
+	}
+}
+
+func memory[T any](ttl time.Duration) *otter.Cache[string, remembered[T]] {
+	return otter.Must(&otter.Options[string, remembered[T]]{
+		MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, remembered[T]](ttl),
+	})
+}
+
+// recall answers what is remembered and still holds, else what ask answers. An
+// error is not remembered.
+func recall[T any](in *otter.Cache[string, remembered[T]], key string, now time.Time, ttl time.Duration, ask func() (T, error)) (remembered[T], error) {
+	if r, ok := in.GetIfPresent(key); ok && now.Before(r.until) {
+		return r, nil
+	}
+	v, err := ask()
+	if err != nil {
+		return remembered[T]{}, err
+	}
+	r := remembered[T]{v, now.Add(ttl)}
+	in.Set(key, r)
+	return r, nil
+}
+
+// keyOf names something secret without keeping it.
+func keyOf(parts ...any) string {
+	h := sha256.New()
+	for _, p := range parts {
+		_, _ = fmt.Fprintf(h, "%v\x00", p) // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// believe checks that an endpoint is one that is believed.
+func (f *foreigners) believe(endpoint, own string) error {
+	if !slices.Contains(f.Endpoints, endpoint) {
+		return fault.Invalid.Newf("platformEndpoint %q is not a platform that this service believes; its own is %s", endpoint, own)
+	}
+	if f.keys == nil {
+		return fault.Unsupported.Newf("Other platforms are switched off: this one has no master_key_file")
+	}
+	return nil
+}
+
+// authorize says whose token it is, and keeps it for what is done in that user's
+// name later on.
+func (f *foreigners) authorize(ctx context.Context, req *platformv1.AuthorizeRequest, endpoint string) (*platformv1.Identity, error) {
+	key := keyOf(endpoint, req.GetAccessToken(), req.GetWorkspaceId())
+	found, err := recall(f.identities, key, f.now(), identityTTL, func() (*platformv1.Identity, error) {
+		g := newGrant(endpoint, req.GetAccessToken(), req.GetRefreshToken())
+		var id *platformv1.Identity
+		err := f.as(ctx, &g, func(access string) (err error) {
+			id, err = f.identify(ctx, endpoint, access, req.GetWorkspaceId())
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		g.userID = id.GetUserId()
+		return id, f.keep(ctx, g)
+	})
+	return found.value, err
+}
+
+// identify asks who a token belongs to, and whether the workspace may be entered.
+func (f *foreigners) identify(ctx context.Context, endpoint, access string, workspace int64) (*platformv1.Identity, error) {
+	var answer struct {
+		User struct {
+			ID       int64  `json:"id"`
+			UserName string `json:"userName"`
+			Email    string `json:"email"`
+		} `json:"user"`
+	}
+	if err := f.get(ctx, endpoint, "/user-info", access, nil, &answer); err != nil {
+		return nil, err
+	}
+	if answer.User.ID < 1 {
+		return nil, odd(endpoint, errors.New("/user-info names no user"))
+	}
+	if workspace != 0 {
+		var ignored struct{}
+		err := f.get(ctx, endpoint, "/credentials", access, inWorkspace(workspace), &ignored)
+		if errors.Is(err, fault.Unauthenticated) {
+			return nil, fault.Denied.New("There is no such workspace, or you are no participant of it", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &platformv1.Identity{
+		Endpoint: endpoint, UserId: answer.User.ID, UserName: answer.User.UserName, Email: answer.User.Email, WorkspaceId: workspace,
+	}, nil
+}
+
+// forUser lets ask try the tokens that a user has used lately, newest first, until
+// one is good.
+func (f *foreigners) forUser(ctx context.Context, id *platformv1.Identity, ask func(access string) error) error {
+	grants, err := f.store.grantsOf(ctx, id.GetEndpoint(), id.GetUserId())
+	if err != nil {
+		return fmt.Errorf("reading the tokens of a user of %s: %w", id.GetEndpoint(), err)
+	}
+	refusal := error(fault.Denied.Newf("The platform %s lets this user in no more; ask for the image again", id.GetEndpoint()))
+	for _, g := range grants {
+		if err := f.open(&g); err != nil {
+			return err
+		}
+		switch err := f.as(ctx, &g, ask); {
+		case errors.Is(err, fault.Unauthenticated):
+			refusal = fault.Denied.New("The platform "+id.GetEndpoint()+" refuses this user, or the workspace", err)
+		case err != nil:
+			return err
+		default:
+			return f.keep(ctx, g)
+		}
+	}
+	return refusal
+}
+
+// isLive says whether a run goes on.
+func (f *foreigners) isLive(ctx context.Context, id *platformv1.Identity, workflow string) (bool, error) {
+	var answer struct {
+		Workflow struct {
+			Status string `json:"status"`
+		} `json:"workflow"`
+	}
+	err := f.forUser(ctx, id, func(access string) error {
+		return f.get(ctx, id.GetEndpoint(), "/workflow/"+workflow, access, inWorkspace(id.GetWorkspaceId()), &answer)
+	})
+	if errors.Is(err, fault.Denied) {
+		return false, nil
+	}
+	return isLive(answer.Workflow.Status), err
+}
+
+// isOwn says whether an endpoint is this platform: one of its addresses, or none.
+func (s *Service) isOwn(endpoint string) bool {
+	endpoint = strings.TrimRight(endpoint, "/")
+	return endpoint == "" || endpoint == s.deps.Endpoint || slices.Contains(s.deps.Aliases, endpoint)
+}

@@ -1,0 +1,176 @@
+package platform
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// foreignRecord is credentials as another platform lists them.
+type foreignRecord struct {
+	ID       string `json:"id"`
+	Provider string `json:"provider"`
+	Keys     struct {
+		Registry string `json:"registry"`
+	} `json:"keys"`
+	Updated time.Time `json:"lastUpdated"`
+}
+
+// login finds what a user of another platform has for a repository, and until when
+// that may be remembered. The zero login is none.
+func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Login], error) {
+	of := keyOf(id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId())
+	list, err := recall(f.lists, of, f.now(), loginTTL, func() ([]foreignRecord, error) { return f.list(ctx, id) })
+	if err != nil {
+		return remembered[upstream.Login]{}, err
+	}
+	best, ok := bestFor(repository, list.value)
+	if !ok {
+		return remembered[upstream.Login]{until: list.until}, nil
+	}
+	return recall(f.logins, keyOf(of, best), f.now(), loginTTL, func() (upstream.Login, error) { return f.reveal(ctx, id, best) })
+}
+
+// bestFor picks the record with the longest registry that a repository starts
+// with; of several the one that was changed last.
+func bestFor(repository string, list []foreignRecord) (id string, ok bool) {
+	byKey := map[string]foreignRecord{}
+	for _, r := range list {
+		key, err := parseRegistry(r.Keys.Registry)
+		if err != nil || r.Provider != containerReg {
+			continue
+		}
+		if was, has := byKey[key]; !has || was.Updated.Before(r.Updated) {
+			byKey[key] = r
+		}
+	}
+	_, r, ok := longest(repository, byKey)
+	return r.ID, ok && isTextID(r.ID)
+}
+
+func (f *foreigners) list(ctx context.Context, id *platformv1.Identity) ([]foreignRecord, error) {
+	var answer struct {
+		Credentials []foreignRecord `json:"credentials"`
+	}
+	err := f.forUser(ctx, id, func(access string) error {
+		return f.get(ctx, id.GetEndpoint(), "/credentials", access, inWorkspace(id.GetWorkspaceId()), &answer)
+	})
+	return answer.Credentials, err
+}
+
+// reveal gets the secrets of a record, which are encrypted for us alone. A pairing
+// that the other has forgotten is made anew.
+func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record string) (upstream.Login, error) {
+	p, err := f.peer(ctx, id.GetEndpoint())
+	if err != nil {
+		return upstream.Login{}, err
+	}
+	keys, err := f.packet(ctx, id, record, p)
+	if errors.Is(err, errUnpaired) && f.now().Sub(p.made) > time.Minute {
+		if p, err = f.pairAnew(ctx, id.GetEndpoint()); err == nil {
+			keys, err = f.packet(ctx, id, record, p)
+		}
+	}
+	if errors.Is(err, errUnpaired) {
+		err = fault.Denied.New("The platform "+id.GetEndpoint()+" gives out no keys of credentials that it lists", err)
+	}
+	if err != nil {
+		return upstream.Login{}, err
+	}
+	e := event{userID: id.GetUserId(), workspaceID: id.GetWorkspaceId(), action: "foreign.read", subject: record + " at " + id.GetEndpoint()}
+	if err := f.store.audit(ctx, e, f.now()); err != nil {
+		return upstream.Login{}, fmt.Errorf("writing the audit trail: %w", err)
+	}
+	return upstream.Login{Username: keys.UserName, Password: keys.Password}, nil
+}
+
+// errUnpaired is a packet that is refused to whom the list was not.
+var errUnpaired = errors.New("the key packet is refused")
+
+func (f *foreigners) packet(ctx context.Context, id *platformv1.Identity, record string, p peer) (registryKeys, error) {
+	var out registryKeys
+	q := inWorkspace(id.GetWorkspaceId())
+	if q == nil {
+		q = map[string][]string{}
+	}
+	q.Set("pairingId", p.pairing)
+	q.Set("version", "2")
+	var answer struct {
+		Keys string `json:"keys"`
+	}
+	err := f.forUser(ctx, id, func(access string) error {
+		err := f.get(ctx, id.GetEndpoint(), "/credentials/"+record+"/keys", access, q, &answer)
+		if errors.Is(err, fault.Unauthenticated) && !errors.Is(err, errStale) {
+			return fmt.Errorf("%w: %s", errUnpaired, err.Error())
+		}
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	plain, err := unpack(p.key, answer.Keys)
+	if err == nil {
+		err = json.Unmarshal(plain, &out)
+	}
+	if err != nil {
+		return out, odd(id.GetEndpoint(), errors.New("the key packet of "+record+" cannot be read")) // its text stays here
+	}
+	return out, nil
+}
+
+// peer is our key at another platform.
+type peer struct {
+	endpoint, pairing string
+	key               *rsa.PrivateKey
+	envelope          envelope
+	made, expires     time.Time
+}
+
+// peer answers the key that is paired, or pairs one in time.
+func (f *foreigners) peer(ctx context.Context, endpoint string) (peer, error) {
+	p, err := f.store.peer(ctx, endpoint)
+	if errors.Is(err, fault.NotFound) || err == nil && p.expires.Before(f.now().Add(24*time.Hour)) {
+		return f.pairAnew(ctx, endpoint)
+	}
+	if err != nil {
+		return peer{}, fmt.Errorf("reading the pairing with %s: %w", endpoint, err)
+	}
+	der, err := f.keys.open(endpoint, p.envelope)
+	if err != nil {
+		return peer{}, err
+	}
+	p.key, err = x509.ParsePKCS1PrivateKey(der)
+	return p, err
+}
+
+func (f *foreigners) pairAnew(ctx context.Context, endpoint string) (peer, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return peer{}, err
+	}
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		return peer{}, err
+	}
+	p := peer{endpoint: endpoint, key: key, made: f.now()}
+	if p.pairing, p.expires, err = f.pair(ctx, endpoint, public); err != nil {
+		return peer{}, err
+	}
+	if p.envelope, err = f.keys.seal(endpoint, x509.MarshalPKCS1PrivateKey(key)); err != nil {
+		return peer{}, err
+	}
+	if err := f.store.putPeer(ctx, p); err != nil {
+		return peer{}, fmt.Errorf("writing the pairing with %s: %w", endpoint, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,168 @@
+package platform
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// tries is how often a question is put that gets no answer.
+const tries = 3
+
+// mostAnswer bounds what another platform may answer, in bytes.
+const mostAnswer = 4 << 20
+
+// errStale is an access token that may be refreshed: the platform answered 401.
+var errStale = fault.Unauthenticated.Newf("The access token has expired")
+
+func inWorkspace(id int64) url.Values {
+	if id == 0 {
+		return nil
+	}
+	return url.Values{"workspaceId": {strconv.FormatInt(id, 10)}}
+}
+
+// get asks with an access token. fault.Unauthenticated when it is refused,
+// fault.Invalid when the address may not be reached, fault.Unavailable and
+// fault.Timeout when there is no answer.
+func (f *foreigners) get(ctx context.Context, endpoint, path, access string, q url.Values, answer any) error {
+	for n := 1; ; n++ {
+		err := f.ask(ctx, question{method: http.MethodGet, endpoint: endpoint, path: path, query: q, authorization: "Bearer " + access}, answer)
+		if n == tries || !errors.Is(err, fault.Unavailable) {
+			return err
+		}
+		pause := time.NewTimer(time.Duration(n) * 100 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return err
+		case <-pause.C:
+		}
+	}
+}
+
+// refresh trades a refresh token, which works once: it is never tried again.
+func (f *foreigners) refresh(ctx context.Context, g *grant) error {
+	var answer struct {
+		AccessToken  string `json:"access_token"`
+		RefreshToken string `json:"refresh_token"`
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
+	err := f.ask(ctx, question{
+		method: http.MethodPost, endpoint: g.endpoint, path: "/oauth/access_token",
+		kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()),
+	}, &answer)
+	if err == nil && answer.AccessToken == "" {
+		err = odd(g.endpoint, errors.New("a refresh brings no access token"))
+	}
+	if err != nil {
+		return err
+	}
+	g.Access = answer.AccessToken
+	if answer.RefreshToken != "" {
+		g.Refresh = answer.RefreshToken
+	}
+	return nil
+}
+
+// pair tells a platform our public key.
+func (f *foreigners) pair(ctx context.Context, endpoint string, publicKey []byte) (id string, expires time.Time, err error) {
+	_, address, _ := strings.Cut(endpoint, "://")
+	_, operator, ok := longest(address, f.Operators)
+	if !ok {
+		return "", expires, fault.Unsupported.Newf("This service has no operator account at the platform %s (setting platform_auth_file), so it can read no credentials there", endpoint)
+	}
+	body, err := json.Marshal(map[string]string{"publicKey": base64.StdEncoding.EncodeToString(publicKey)})
+	if err != nil {
+		return "", expires, err
+	}
+	var answer struct {
+		PairingID string    `json:"pairingId"`
+		Expires   time.Time `json:"expires"`
+	}
+	err = f.ask(ctx, question{
+		method: http.MethodPost, endpoint: endpoint, path: "/pairing", authorization: basic(operator), kind: "application/json", body: body,
+	}, &answer)
+	if errors.Is(err, fault.Unauthenticated) {
+		err = fault.Unsupported.New("The platform "+endpoint+" refuses this service's operator account (setting platform_auth_file)", err)
+	}
+	return answer.PairingID, answer.Expires, err
+}
+
+func basic(l upstream.Login) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.Username+":"+l.Password))
+}
+
+// question is one request to another platform.
+type question struct {
+	method, endpoint, path string
+	query                  url.Values
+	authorization          string
+	kind                   string // of body
+	body                   []byte
+}
+
+func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, q.method, q.endpoint+q.path+"?"+q.query.Encode(), bytes.NewReader(q.body))
+	if err != nil {
+		return odd(q.endpoint, err)
+	}
+	req.Header.Set("Accept", "application/json")
+	for name, v := range map[string]string{"Authorization": q.authorization, "Content-Type": q.kind} {
+		if v != "" {
+			req.Header.Set(name, v)
+		}
+	}
+	resp, err := f.client.Do(req)
+	if err != nil {
+		return unreached(ctx, q.endpoint, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
+	if err != nil {
+		return unreached(ctx, q.endpoint, err)
+	}
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized:
+		return errStale
+	case resp.StatusCode == http.StatusForbidden:
+		return fault.Unauthenticated.New("The platform "+q.endpoint+" refuses the access token, or what is asked for", fmt.Errorf("%s answers 403", q.path))
+	case resp.StatusCode != http.StatusOK || len(raw) > mostAnswer:
+		return odd(q.endpoint, fmt.Errorf("%s answers %d with %d bytes", q.path, resp.StatusCode, len(raw)))
+	}
+	if err := json.Unmarshal(raw, answer); err != nil {
+		return odd(q.endpoint, fmt.Errorf("%s answers no JSON of the kind", q.path)) // it may hold a secret
+	}
+	return nil
+}
+
+// unreached says why there is no answer. What the egress rules say stands.
+func unreached(ctx context.Context, endpoint string, err error) error {
+	var refused *fault.Error
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fault.Timeout.New("The platform "+endpoint+" did not answer in time", err)
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return fault.Unavailable.New("The platform "+endpoint+" cannot be reached; try again", err).After(2 * time.Second)
+}
+
+// odd is an answer that nobody can make use of.
+func odd(endpoint string, cause error) error {
+	return fault.Unavailable.New("The platform "+endpoint+" does not answer as it should; try again", cause).After(5 * time.Second)
+}

@@ -1,0 +1,407 @@
+package platform_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform"
+)
+
+// elsewhere is another platform, whole, behind as much of a REST face as a
+// container service asks for.
+type elsewhere struct {
+	*world
+	url string
+
+	mu sync.Mutex
+	// fault answers instead of the platform when it answers true.
+	fault func(http.ResponseWriter, *http.Request) bool
+	asked map[string]int // by path
+}
+
+func newElsewhere(t *testing.T, c *clock) *elsewhere {
+	t.Helper()
+	d := deps(t, testkit.SQLite(t))
+	d.Now, d.OperatorAccounts = c.Now, operatorsFile(t)
+	e := &elsewhere{world: newWorldWith(t, d, c), asked: map[string]int{}}
+	server := httptest.NewServer(e)
+	t.Cleanup(server.Close)
+	e.url = server.URL
+	must(e.client.CreateCredentials(e.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &e.ws, Body: login("host", "quay.io", "host")}))(t)
+	must(e.client.CreateCredentials(e.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &e.ws, Body: login("team", "quay.io/team", "pässword")}))(t)
+	return e
+}
+
+func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.mu.Lock()
+	e.asked[r.URL.Path]++
+	fail := e.fault
+	e.mu.Unlock()
+	if fail != nil && fail(w, r) {
+		return
+	}
+	answer, err := e.answer(r)
+	var f *fault.Error
+	switch {
+	case err == nil:
+		raw, _ := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(answer)
+		if issued, ok := answer.(*platformv1.IssueTokensResponse); ok {
+			raw, _ = json.Marshal(map[string]string{"access_token": issued.GetAccessToken(), "refresh_token": issued.GetRefreshToken()})
+		}
+		_, _ = w.Write(raw)
+	case errors.As(err, &f) && f.Kind == fault.Unauthenticated && f.Meta["refresh"] != "":
+		w.WriteHeader(http.StatusUnauthorized)
+	default:
+		w.WriteHeader(http.StatusForbidden)
+	}
+}
+
+func (e *elsewhere) answer(r *http.Request) (proto.Message, error) {
+	ctx := metadata.AppendToOutgoingContext(r.Context(), "authorization", r.Header.Get("Authorization"))
+	var ws *int64
+	if r.URL.Query().Get("workspaceId") != "" {
+		ws = &e.ws // the only one there is
+	}
+	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	switch {
+	case r.URL.Path == "/user-info":
+		return e.client.GetUserInfo(ctx, &platformv1.GetUserInfoRequest{})
+	case r.URL.Path == "/credentials":
+		return e.client.ListCredentials(ctx, &platformv1.ListCredentialsRequest{WorkspaceId: ws})
+	case len(parts) == 3 && parts[2] == "keys":
+		return e.client.GetCredentialsKeys(ctx, &platformv1.GetCredentialsKeysRequest{
+			WorkspaceId: ws, CredentialsId: parts[1], PairingId: r.URL.Query().Get("pairingId"), Version: int32(len(r.URL.Query()["version"])) * 2,
+		})
+	case r.URL.Path == "/pairing":
+		spec, raw := &platformv1.PairingSpec{}, []byte(nil)
+		raw, _ = io.ReadAll(r.Body)
+		if err := protojson.Unmarshal(raw, spec); err != nil {
+			return nil, err
+		}
+		return e.client.CreatePairing(ctx, &platformv1.CreatePairingRequest{Pairing: spec})
+	case r.URL.Path == "/oauth/access_token":
+		return e.client.IssueTokens(ctx, &platformv1.IssueTokensRequest{GrantType: r.FormValue("grant_type"), RefreshToken: r.FormValue("refresh_token")})
+	case parts[0] == "workflow" && len(parts) == 2:
+		return e.client.DescribeWorkflow(ctx, &platformv1.DescribeWorkflowRequest{WorkspaceId: ws, WorkflowId: parts[1]})
+	}
+	return nil, fault.NotFound.Newf("no such endpoint")
+}
+
+// fail lets f answer in its place, until the next.
+func (e *elsewhere) fail(f func(http.ResponseWriter, *http.Request) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.fault = f
+}
+
+// times answers how often a path was asked for, and begins to count anew.
+func (e *elsewhere) times(path string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.asked[path]
+	e.asked[path] = 0
+	return n
+}
+
+// believing is a platform that believes the other; each call of it is a replica
+// more.
+func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *platform.Keys, allow ...string) platformv1.PlatformServiceClient {
+	t.Helper()
+	egress, err := upstream.NewEgress(allow)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := deps(t, db)
+	d.Now, d.Keys, d.Log = e.clock.Now, keys, testkit.Log(t)
+	_, host, _ := strings.Cut(e.url, "://")
+	d.Foreign = platform.Foreign{
+		Endpoints: []string{e.url}, Transport: upstream.NewTransport(egress),
+		Operators: map[string]upstream.Login{host: {Username: "ops", Password: "pw"}},
+	}
+	_, client := serveWith(t, d)
+	return client
+}
+
+func (e *elsewhere) authorize(client platformv1.PlatformServiceClient, access, refresh string, workspace int64) (*platformv1.Identity, error) {
+	resp, err := client.Authorize(e.t.Context(), &platformv1.AuthorizeRequest{AccessToken: access, RefreshToken: refresh, Endpoint: e.url + "/", WorkspaceId: workspace})
+	return resp.GetIdentity(), err
+}
+
+func newKeys(t *testing.T) *platform.Keys {
+	t.Helper()
+	return deps(t, nil).Keys
+}
+
+const local = "127.0.0.0/8"
+
+func january() *clock { return &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)} }
+
+// password asks for a login as rooms do.
+func password(client platformv1.PlatformServiceClient, id *platformv1.Identity, repository string) (string, error) {
+	resp, err := client.GetCredentials(context.Background(), &platformv1.GetCredentialsRequest{Identity: id, Registry: repository})
+	return resp.GetCredentials().GetPassword(), err
+}
+
+func TestForeignPlatform(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		e := newElsewhere(t, january())
+		client := e.believing(t, db, newKeys(t), local)
+		unknown := &platformv1.Identity{Endpoint: e.url, UserId: e.ids["view"], WorkspaceId: e.ws}
+		_, err := password(client, unknown, "quay.io/team/app")
+		wants(t, "a user who was never here", err, fault.Denied)
+
+		id := must(e.authorize(client, e.tokens["view"], "", e.ws))(t)
+		if id.GetEndpoint() != e.url || id.GetUserId() != e.ids["view"] || id.GetEmail() != "view@example.org" || id.GetWorkspaceId() != e.ws {
+			t.Errorf("identified as %v", id)
+		}
+		for repository, want := range map[string]string{"quay.io/team/app": "pässword", "quay.io/teams/app": "host", "ghcr.io/x": "", "quay.io": "host"} {
+			if got, err := password(client, id, repository); err != nil || got != want {
+				t.Errorf("%s: got %q, %v", repository, got, err)
+			}
+		}
+		if n := e.times("/pairing"); n != 1 {
+			t.Errorf("paired %d times", n)
+		}
+		if n := e.times("/credentials"); n != 2 { // one looks whether the workspace may be entered
+			t.Errorf("listed credentials %d times", n)
+		}
+		var sealed []byte
+		if err := db.QueryRowContext(t.Context(), `SELECT sealed FROM platform_grants`).Scan(&sealed); err != nil || bytes.Contains(sealed, []byte(e.tokens["view"])) {
+			t.Errorf("the token is stored as %q, %v", sealed, err)
+		}
+
+		// What is remembered ends.
+		must(e.authorize(client, e.tokens["view"], "", e.ws))(t)
+		if n := e.times("/user-info"); n != 1 {
+			t.Errorf("asked %d times who it is", n)
+		}
+		e.clock.now = e.clock.now.Add(5 * time.Minute)
+		must(e.authorize(client, e.tokens["view"], "", e.ws))(t)
+		if n := e.times("/user-info"); n != 1 {
+			t.Errorf("after five minutes asked %d times who it is", n)
+		}
+		must(e.client.DeleteParticipant(e.as("boss"), &platformv1.DeleteParticipantRequest{OrgId: e.org, Id: e.ws, ParticipantId: e.partOf["view"]}))(t)
+		e.clock.now = e.clock.now.Add(time.Minute)
+		_, err = password(client, id, "quay.io/team/app")
+		wants(t, "who was taken out of the workspace", err, fault.Denied)
+
+		for name, c := range map[string]struct {
+			token string
+			ws    int64
+			kind  error
+		}{
+			"a stranger to the workspace": {e.tokens["stranger"], e.ws, fault.Denied},
+			"a stranger":                  {e.tokens["stranger"], 0, nil},
+			"a wrong token":               {"nonsense", 0, fault.Unauthenticated},
+			"no workspace":                {e.tokens["launch"], -1, fault.Invalid},
+		} {
+			_, err := e.authorize(client, c.token, "", c.ws)
+			wants(t, name, err, c.kind)
+		}
+		_, err = client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: e.tokens["launch"], Endpoint: "https://evil.example"})
+		wants(t, "a platform that is not believed", err, fault.Invalid)
+	})
+}
+
+// TestForeignTokensAreRefreshed: a refresh token works once, whoever uses it.
+func TestForeignTokensAreRefreshed(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		e := newElsewhere(t, january())
+		keys := newKeys(t)
+		replicas := []platformv1.PlatformServiceClient{e.believing(t, db, keys, local), e.believing(t, db, keys, local)}
+		code := e.code("view")
+		issued := must(e.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
+		at := func(client platformv1.PlatformServiceClient) (*platformv1.Identity, error) {
+			return e.authorize(client, issued.GetAccessToken(), issued.GetRefreshToken(), e.ws)
+		}
+		id := must(at(replicas[0]))(t)
+		for round := range 3 {
+			e.clock.now = e.clock.now.Add(time.Hour)
+			var wg sync.WaitGroup
+			for n := range 8 {
+				wg.Go(func() {
+					if _, err := at(replicas[n%2]); err != nil {
+						t.Errorf("round %d: %v", round, err)
+					}
+				})
+			}
+			wg.Wait()
+			if n := e.times("/oauth/access_token"); n != 1 {
+				t.Errorf("round %d: refreshed %d times", round, n)
+			}
+		}
+		e.clock.now = e.clock.now.Add(time.Hour)
+		if got, err := password(replicas[1], id, "quay.io"); err != nil || got != "host" {
+			t.Errorf("a read with expired tokens: %q, %v", got, err)
+		}
+		must(e.client.DeleteAllTokens(e.as("view"), &platformv1.DeleteAllTokensRequest{}))(t)
+		e.clock.now = e.clock.now.Add(time.Hour)
+		_, err := at(replicas[0])
+		wants(t, "tokens that were revoked there", err, fault.Unauthenticated)
+		_, err = password(replicas[0], id, "quay.io")
+		wants(t, "a read in their user's name", err, fault.Denied)
+	})
+}
+
+func TestForeignPlatformFails(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite(t)
+	e := newElsewhere(t, january())
+	keys := newKeys(t)
+	client := e.believing(t, db, keys, local)
+	sick := 0
+	e.fail(func(w http.ResponseWriter, _ *http.Request) bool {
+		if sick++; sick < 3 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+		return sick < 3
+	})
+	id := must(e.authorize(client, e.tokens["launch"], "", 0))(t)
+
+	says := func(name string, err error, kind error, text string) {
+		t.Helper()
+		if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	e.fail(func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	})
+	_, err := e.authorize(client, e.tokens["view"], "", 0)
+	says("one that is sick", err, fault.Unavailable, e.url)
+	e.fail(func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Redirect(w, &http.Request{}, "http://127.0.0.1:1/", http.StatusFound)
+		return true
+	})
+	_, err = e.authorize(client, e.tokens["view"], "", 0)
+	says("one that sends us elsewhere", err, fault.Unavailable, e.url)
+	e.fail(func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("<html>")); return true })
+	_, err = e.authorize(client, e.tokens["view"], "", 0)
+	says("one that answers something else", err, fault.Unavailable, e.url)
+	e.fail(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true })
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	_, err = client.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: e.tokens["view"], Endpoint: e.url})
+	cancel()
+	wants(t, "one that is silent", err, fault.Timeout)
+	e.fail(nil)
+
+	walled := e.believing(t, testkit.SQLite(t), newKeys(t))
+	_, err = e.authorize(walled, e.tokens["view"], "", 0)
+	says("a private address", err, fault.Invalid, "egress_allow")
+
+	// The other forgets our pairing: it is made anew, but not over and over.
+	must(e.client.CreateCredentials(e.as("launch"), &platformv1.CreateCredentialsRequest{Body: login("mine", "ghcr.io", "mine")}))(t)
+	if got, err := password(client, id, "ghcr.io/x"); err != nil || got != "mine" {
+		t.Errorf("before: %q, %v", got, err)
+	}
+	e.clock.now = e.clock.now.Add(31 * 24 * time.Hour)
+	wants(t, "sweeping there", e.service.Sweep(t.Context()), nil)
+	if got, err := password(client, id, "ghcr.io/x"); err != nil || got != "mine" || e.times("/pairing") != 2 {
+		t.Errorf("after the pairing has ended: %q, %v", got, err)
+	}
+	e.fail(func(w http.ResponseWriter, r *http.Request) bool {
+		refuse := strings.HasSuffix(r.URL.Path, "/keys")
+		if refuse {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return refuse
+	})
+	e.clock.now = e.clock.now.Add(2 * time.Minute)
+	_, err = password(client, id, "ghcr.io/x")
+	wants(t, "keys that are refused", err, fault.Denied)
+	_, err = password(client, id, "ghcr.io/x")
+	wants(t, "keys that are refused again", err, fault.Denied)
+	if n := e.times("/pairing"); n != 1 {
+		t.Errorf("paired %d times", n)
+	}
+
+	no, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: e.clock.Now, Foreign: platform.Foreign{Endpoints: []string{e.url}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = no.Authorize(rpc.WithRoles(t.Context(), "container"), &platformv1.AuthorizeRequest{AccessToken: "x", Endpoint: e.url})
+	wants(t, "without a master key", err, fault.Unsupported)
+}
+
+// TestRunState: what keeps a name alive.
+func TestRunState(t *testing.T) {
+	t.Parallel()
+	e := newElsewhere(t, january())
+	client := e.believing(t, testkit.SQLite(t), newKeys(t), local)
+	foreign := must(e.authorize(client, e.tokens["launch"], "", e.ws))(t)
+	run := must(e.client.CreateTrace(e.as("launch"), &platformv1.CreateTraceRequest{WorkspaceId: &e.ws, Body: []byte(`{"runName":"r"}`)}))(t).GetWorkflowId()
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"SUBMITTED", func() {}, true},
+		{"RUNNING", func() {
+			must(e.client.BeginTrace(e.as("launch"), &platformv1.BeginTraceRequest{WorkspaceId: &e.ws, WorkflowId: run, Body: []byte(`{"workflow":{}}`)}))(t)
+		}, true},
+		{"UNKNOWN", func() { e.clock.now = e.clock.now.Add(time.Hour) }, false},
+		{"RUNNING again", func() {
+			must(e.client.RecordHeartbeat(e.as("launch"), &platformv1.RecordHeartbeatRequest{WorkspaceId: &e.ws, WorkflowId: run, Body: []byte(`{}`)}))(t)
+		}, true},
+		{"SUCCEEDED", func() {
+			must(e.client.CompleteTrace(e.as("launch"), &platformv1.CompleteTraceRequest{WorkspaceId: &e.ws, WorkflowId: run, Body: []byte(`{"workflow":{"success":true}}`)}))(t)
+		}, false},
+	} {
+		step.do()
+		for at, ask := range map[platformv1.PlatformServiceClient]*platformv1.Identity{client: foreign, e.client: e.identity("launch")} {
+			resp, err := at.GetRunState(t.Context(), &platformv1.GetRunStateRequest{Identity: ask, WorkflowId: run})
+			if err != nil || resp.GetLive() != step.want {
+				t.Errorf("%s: %v, %v", step.name, resp.GetLive(), err)
+			}
+		}
+	}
+	other := must(e.client.CreateTrace(e.as("launch"), &platformv1.CreateTraceRequest{Body: []byte(`{"runName":"mine"}`)}))(t).GetWorkflowId()
+	for name, q := range map[string]*platformv1.GetRunStateRequest{
+		"a run that there is not":    {Identity: e.identity("launch"), WorkflowId: "none"},
+		"an id that is none":         {Identity: e.identity("launch"), WorkflowId: "../user-info"},
+		"no run":                     {Identity: e.identity("launch")},
+		"a stranger":                 {Identity: e.identity("stranger"), WorkflowId: run},
+		"a run of another space":     {Identity: e.identity("launch"), WorkflowId: other},
+		"a platform nobody believes": {Identity: &platformv1.Identity{Endpoint: "https://evil.example", UserId: 1}, WorkflowId: run},
+	} {
+		if resp, err := e.client.GetRunState(t.Context(), q); err != nil || resp.GetLive() {
+			t.Errorf("%s: %v, %v", name, resp.GetLive(), err)
+		}
+	}
+}
+
+func FuzzKeyPacket(f *testing.F) {
+	key, seal := platform.PacketsForTests()
+	f.Add(seal(1, "x"))
+	f.Add(seal(2, "{}"))
+	f.Add(`1\P\\`)
+	f.Fuzz(func(t *testing.T, packet string) {
+		plain, err := platform.Unpack(key, packet)
+		if err != nil && plain != nil {
+			t.Errorf("got %q with %v", plain, err)
+		}
+	})
+}

@@ -1,0 +1,168 @@
+package platform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// claimTTL is how long one process has to refresh a grant until another may.
+const claimTTL = 30 * time.Second
+
+// grantTTL is how long a grant is kept that nobody uses.
+const grantTTL = 30 * 24 * time.Hour
+
+// grant is tokens of a user of another platform. Its id follows from what the
+// client keeps and sends every time: the refresh token, else the access token. So
+// what came out of a refresh is found again when the client comes with the old.
+type grant struct {
+	id, endpoint string
+	userID       int64
+	grantTokens
+	envelope envelope
+	// renewed tells versions of the tokens apart; zero: as the client sent them.
+	renewed, used time.Time
+}
+
+// grantTokens is what is sealed of a grant.
+type grantTokens struct {
+	Access  string `json:"access"`
+	Refresh string `json:"refresh"`
+}
+
+func newGrant(endpoint, access, refresh string) grant {
+	kept := refresh
+	if kept == "" {
+		kept = access
+	}
+	return grant{id: keyOf(endpoint, kept), endpoint: endpoint, grantTokens: grantTokens{access, refresh}}
+}
+
+func (f *foreigners) seal(g *grant) error {
+	plain, err := json.Marshal(g.grantTokens)
+	if err != nil {
+		return errors.New("writing tokens") // none in the log
+	}
+	g.envelope, err = f.keys.seal(g.id, plain)
+	return err
+}
+
+func (f *foreigners) open(g *grant) error {
+	plain, err := f.keys.open(g.id, g.envelope)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(plain, &g.grantTokens); err != nil {
+		return errors.New("the sealed tokens of " + g.id + " are no JSON")
+	}
+	return nil
+}
+
+// keep writes a grant that was good just now, unless that is known.
+func (f *foreigners) keep(ctx context.Context, g grant) error {
+	now := f.now()
+	if now.Sub(g.used) < usedEvery {
+		return nil
+	}
+	if err := f.seal(&g); err != nil {
+		return err
+	}
+	if err := f.store.putGrant(ctx, g, now); err != nil {
+		return fmt.Errorf("writing tokens for %s: %w", g.endpoint, err)
+	}
+	return nil
+}
+
+// as asks with a grant's access token, and with what a refresh brings when that
+// has expired. A grant that cannot be refreshed is forgotten.
+func (f *foreigners) as(ctx context.Context, g *grant, ask func(access string) error) error {
+	err := ask(g.Access)
+	// Once to find what another refresh brought, once for one of our own.
+	for range 2 {
+		if !errors.Is(err, errStale) {
+			break
+		}
+		if err = f.renew(ctx, g); errors.Is(err, fault.Unauthenticated) {
+			return errors.Join(err, f.store.deleteGrant(ctx, g.id, g.renewed))
+		}
+		if err == nil {
+			err = ask(g.Access)
+		}
+	}
+	return err
+}
+
+// renew brings a grant's tokens to a newer version: the one that is stored, or
+// one from a refresh. A refresh token works once, so of all replicas one trades it
+// and the others wait for what comes of it.
+func (f *foreigners) renew(ctx context.Context, g *grant) error {
+	if g.Refresh == "" {
+		return fault.Unauthenticated.New("The access token for "+g.endpoint+" has expired, and no refresh token came with it", nil)
+	}
+	first := *g
+	if err := f.seal(&first); err != nil {
+		return err
+	}
+	if err := f.store.addGrant(ctx, first, f.now()); err != nil {
+		return fmt.Errorf("writing tokens for %s: %w", g.endpoint, err)
+	}
+	for {
+		stored, err := f.store.grant(ctx, g.id)
+		if err != nil {
+			return fmt.Errorf("reading tokens for %s: %w", g.endpoint, err)
+		}
+		if err := f.open(&stored); err != nil {
+			return err
+		}
+		if !stored.renewed.Equal(g.renewed) {
+			stored.endpoint, stored.userID = g.endpoint, max(g.userID, stored.userID)
+			*g = stored
+			return nil
+		}
+		*g = stored
+		mine, err := f.store.claimGrant(ctx, *g, f.now(), f.now().Add(claimTTL))
+		if err != nil {
+			return fmt.Errorf("claiming tokens for %s: %w", g.endpoint, err)
+		}
+		if mine {
+			return f.trade(ctx, g)
+		}
+		pause := time.NewTimer(50 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			pause.Stop()
+			return fault.Timeout.New("The platform "+g.endpoint+" did not refresh the access token in time", ctx.Err())
+		case <-pause.C:
+		}
+	}
+}
+
+// trade refreshes a grant that is claimed. What came of it is written down though
+// the caller goes away: the old token is worth nothing any more.
+func (f *foreigners) trade(ctx context.Context, g *grant) error {
+	was := g.renewed
+	ctx = context.WithoutCancel(ctx)
+	asking, cancel := context.WithTimeout(ctx, claimTTL/2)
+	defer cancel()
+	if err := f.refresh(asking, g); err != nil {
+		if errors.Is(err, fault.Unauthenticated) {
+			return err
+		}
+		return errors.Join(err, f.store.releaseGrant(ctx, g.id))
+	}
+	g.renewed, g.used = f.now(), f.now()
+	if !g.renewed.After(was) {
+		g.renewed = was.Add(time.Microsecond)
+	}
+	if err := f.seal(g); err != nil {
+		return err
+	}
+	if err := f.store.putGrant(ctx, *g, f.now()); err != nil {
+		return fmt.Errorf("writing refreshed tokens for %s: %w", g.endpoint, err)
+	}
+	return nil
+}
