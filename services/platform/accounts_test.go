@@ -93,34 +93,35 @@ func TestCallLimit(t *testing.T) {
 	}
 }
 
-// TestNamesAtOnce: of many who take a name at once one gets it.
+// TestNamesAtOnce: of many who take a name at once, at two replicas, one gets it.
 func TestNamesAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
-		for name, take := range map[string]func() error{
-			"organisation": func() error {
-				_, err := w.client.CreateOrganization(w.as("view"), &platformv1.CreateOrganizationRequest{Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("Once")}}})
+		_, second := serveWith(t, deps(t, db))
+		for name, take := range map[string]func(platformv1.PlatformServiceClient) error{
+			"organisation": func(at platformv1.PlatformServiceClient) error {
+				_, err := at.CreateOrganization(w.as("view"), &platformv1.CreateOrganizationRequest{Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("Once")}}})
 				return err
 			},
-			"workspace": func() error {
-				_, err := w.client.CreateWorkspace(w.as("boss"), &platformv1.CreateWorkspaceRequest{OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("once")}}})
+			"workspace": func(at platformv1.PlatformServiceClient) error {
+				_, err := at.CreateWorkspace(w.as("boss"), &platformv1.CreateWorkspaceRequest{OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("once")}}})
 				return err
 			},
-			"token": func() error {
-				_, err := w.client.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "once"}})
+			"token": func(at platformv1.PlatformServiceClient) error {
+				_, err := at.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "once"}})
 				return err
 			},
-			"credentials": func() error {
-				_, err := w.client.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("once", "quay.io", "x")})
+			"credentials": func(at platformv1.PlatformServiceClient) error {
+				_, err := at.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("once", "quay.io", "x")})
 				return err
 			},
 		} {
 			var won, lost atomic.Int32
 			var wg sync.WaitGroup
-			for range 8 {
+			for n := range 8 {
 				wg.Go(func() {
-					switch err := take(); {
+					switch err := take([]platformv1.PlatformServiceClient{w.client, second}[n%2]); {
 					case err == nil:
 						won.Add(1)
 					case errors.Is(err, fault.Conflict):
