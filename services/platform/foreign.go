@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maypok86/otter/v2"
-
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -45,15 +43,9 @@ type foreigners struct {
 	keys       *Keys
 	now        func() time.Time
 	client     *http.Client
-	identities *otter.Cache[string, remembered[*platformv1.Identity]]
-	logins     *otter.Cache[string, remembered[upstream.Login]]
-	lists      *otter.Cache[string, remembered[[]foreignRecord]]
-}
-
-// remembered is an answer that holds until an instant.
-type remembered[T any] struct {
-	value T
-	until time.Time
+	identities *memory[*platformv1.Identity]
+	logins     *memory[upstream.Login]
+	lists      *memory[[]foreignRecord]
 }
 
 func newForeigners(d Deps) *foreigners {
@@ -63,29 +55,8 @@ func newForeigners(d Deps) *foreigners {
 			Transport:     d.Foreign.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		identities: memory[*platformv1.Identity](identityTTL), logins: memory[upstream.Login](loginTTL), lists: memory[[]foreignRecord](loginTTL),
+		identities: newMemory[*platformv1.Identity](identityTTL, d.Now), logins: newMemory[upstream.Login](loginTTL, d.Now), lists: newMemory[[]foreignRecord](loginTTL, d.Now),
 	}
-}
-
-func memory[T any](ttl time.Duration) *otter.Cache[string, remembered[T]] {
-	return otter.Must(&otter.Options[string, remembered[T]]{
-		MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[string, remembered[T]](ttl),
-	})
-}
-
-// recall answers what is remembered and still holds, else what ask answers. An
-// error is not remembered.
-func recall[T any](in *otter.Cache[string, remembered[T]], key string, now time.Time, ttl time.Duration, ask func() (T, error)) (remembered[T], error) {
-	if r, ok := in.GetIfPresent(key); ok && now.Before(r.until) {
-		return r, nil
-	}
-	v, err := ask()
-	if err != nil {
-		return remembered[T]{}, err
-	}
-	r := remembered[T]{v, now.Add(ttl)}
-	in.Set(key, r)
-	return r, nil
 }
 
 // keyOf names something secret without keeping it.
@@ -112,7 +83,7 @@ func (f *foreigners) believe(endpoint, own string) error {
 // name later on.
 func (f *foreigners) authorize(ctx context.Context, req *platformv1.AuthorizeRequest, endpoint string) (*platformv1.Identity, error) {
 	key := keyOf(endpoint, req.GetAccessToken(), req.GetWorkspaceId())
-	found, err := recall(f.identities, key, f.now(), identityTTL, func() (*platformv1.Identity, error) {
+	found, err := f.identities.get(ctx, key, func(ctx context.Context) (*platformv1.Identity, error) {
 		g := newGrant(endpoint, req.GetAccessToken(), req.GetRefreshToken())
 		var id *platformv1.Identity
 		err := f.as(ctx, &g, func(access string) (err error) {

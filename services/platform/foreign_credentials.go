@@ -30,7 +30,7 @@ type foreignRecord struct {
 // that may be remembered. The zero login is none.
 func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Login], error) {
 	of := keyOf(id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId())
-	list, err := recall(f.lists, of, f.now(), loginTTL, func() ([]foreignRecord, error) { return f.list(ctx, id) })
+	list, err := f.lists.get(ctx, of, func(ctx context.Context) ([]foreignRecord, error) { return f.list(ctx, id) })
 	if err != nil {
 		return remembered[upstream.Login]{}, err
 	}
@@ -38,7 +38,7 @@ func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, reposit
 	if !ok {
 		return remembered[upstream.Login]{until: list.until}, nil
 	}
-	return recall(f.logins, keyOf(of, best), f.now(), loginTTL, func() (upstream.Login, error) { return f.reveal(ctx, id, best) })
+	return f.logins.get(ctx, keyOf(of, best), func(ctx context.Context) (upstream.Login, error) { return f.reveal(ctx, id, best) })
 }
 
 // bestFor picks the record with the longest registry that a repository starts
