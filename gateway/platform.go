@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
@@ -53,6 +54,11 @@ func platformEdge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if problem := checkVersion(r.Header); problem != "" {
 			writeMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
+			return
+		}
+		if strings.ContainsRune(r.URL.Path, 0) || strings.Contains(r.URL.RawQuery, "%00") {
+			// No text of a database may hold it.
+			writeMessage(w, http.StatusBadRequest, identified("The address must not hold the character NUL", w.Header()))
 			return
 		}
 		if r.ContentLength > MaxPlatformBody {

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -27,6 +28,8 @@ func (s signIn) mount() error {
 		{http.MethodGet, "/.well-known/openid-configuration", s.configuration},
 		{http.MethodGet, "/oauth/authorize", s.page},
 		{http.MethodPost, "/oauth/authorize", s.consent},
+		{http.MethodGet, "/oauth/oidc", s.leave},
+		{http.MethodGet, "/oauth/callback", s.comeBack},
 		{http.MethodPost, "/oauth/access_token", s.tokens},
 	} {
 		if err := s.mux.HandlePath(p.method, p.path, p.handle); err != nil {
@@ -67,6 +70,16 @@ func writeJSON(w http.ResponseWriter, v any) {
 
 // page asks for a token.
 func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	elsewhere := ""
+	if slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
+		// The cookie of the way back belongs to the platform's own address.
+		elsewhere = info.GetServiceInfo().GetLandingUrl() + "/oauth/oidc?" + r.URL.RawQuery
+	}
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
@@ -77,7 +90,10 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 		writeMessage(w, http.StatusInternalServerError, "Internal error")
 		return
 	}
-	_ = page.Execute(w, r.URL.Query()) // the client may be gone
+	_ = page.Execute(w, struct { // the client may be gone
+		url.Values
+		Elsewhere string
+	}{r.URL.Query(), elsewhere})
 }
 
 const signInPage = `<!doctype html>
@@ -96,7 +112,8 @@ const signInPage = `<!doctype html>
 <label>Your access token <input type="password" name="access_token" autocomplete="off" required autofocus></label>
 <button>Allow</button>
 </form>
-`
+{{with .Elsewhere}}<p><a href="{{.}}">Sign in with your organisation's account instead</a></p>
+{{end}}`
 
 // consent sends a code to the program.
 func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]string) {
@@ -120,8 +137,7 @@ func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]str
 		q.Set("state", state)
 	}
 	to.RawQuery = q.Encode()
-	w.Header().Set("Location", to.String())
-	w.WriteHeader(http.StatusSeeOther)
+	seeOther(w, to.String())
 }
 
 // tokens answers a pair of tokens, as JSON and as the cookies that older clients

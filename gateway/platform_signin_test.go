@@ -24,6 +24,14 @@ func answering(t *testing.T, got, answer proto.Message) grpc.StreamHandler {
 	}
 }
 
+// byMethod is a room that answers each call in its own way.
+func byMethod(answers map[string]grpc.StreamHandler) grpc.StreamHandler {
+	return func(srv any, s grpc.ServerStream) error {
+		method, _ := grpc.MethodFromServerStream(s)
+		return answers[method[strings.LastIndexByte(method, '/')+1:]](srv, s)
+	}
+}
+
 func postForm(t *testing.T, to string, form url.Values) (*http.Response, string) {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -68,7 +76,10 @@ func TestTokenEndpoint(t *testing.T) {
 func TestSignInPage(t *testing.T) {
 	t.Parallel()
 	got := &platformv1.CreateCodeRequest{}
-	at := servePlatform(t, "", answering(t, got, &platformv1.CreateCodeResponse{Code: "c&d"}))
+	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
+		"GetServiceInfo": answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{}),
+		"CreateCode":     answering(t, got, &platformv1.CreateCodeResponse{Code: "c&d"}),
+	}))
 	q := url.Values{"client_id": {`<script>"`}, "redirect_uri": {"http://127.0.0.1:1/x?y=z"}, "state": {"s t"}}
 	resp := get(t, at+"/oauth/authorize?"+q.Encode())
 	page, _ := io.ReadAll(resp.Body)
@@ -81,6 +92,69 @@ func TestSignInPage(t *testing.T) {
 	if to := back.Header.Get("Location"); back.StatusCode != http.StatusSeeOther || to != "http://127.0.0.1:1/x?code=c%26d&state=s+t&y=z" || got.GetAccessToken() != "secret" {
 		t.Errorf("sent to %s with %d", to, back.StatusCode)
 	}
+}
+
+// TestSignInElsewhere goes to the OIDC provider and back.
+func TestSignInElsewhere(t *testing.T) {
+	t.Parallel()
+	begun, finished := &platformv1.BeginSignInRequest{}, &platformv1.FinishSignInRequest{}
+	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
+		"GetServiceInfo": answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
+			ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p", AuthTypes: []string{"oidc"}},
+		}),
+		"BeginSignIn":  answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth?x=y", State: "secret"}),
+		"FinishSignIn": answering(t, finished, &platformv1.FinishSignInResponse{RedirectUri: "http://127.0.0.1:1/x?code=c"}),
+	}))
+	q := url.Values{"client_id": {"cli"}, "redirect_uri": {"http://127.0.0.1:1/x"}, "code_challenge": {"ch"}, "code_challenge_method": {"S256"}, "state": {"s"}}
+	page, _ := io.ReadAll(get(t, at+"/oauth/authorize?"+q.Encode()).Body)
+	if !strings.Contains(string(page), `href="https://p/oauth/oidc?client_id=cli&amp;`) {
+		t.Errorf("the page is %s", page)
+	}
+	leave := visit(t, at+"/oauth/oidc?"+q.Encode(), nil)
+	if p := begun.GetProgram(); leave.Header.Get("Location") != "https://idp/auth?x=y" || p.GetCodeChallenge() != "ch" || p.GetRedirectUri() != "http://127.0.0.1:1/x" || begun.GetState() != "s" {
+		t.Errorf("sent to %v for %v", leave.Header, begun)
+	}
+	cookies := leave.Cookies()
+	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || cookies[0].Value != "secret" {
+		t.Fatalf("the cookies are %v", cookies)
+	}
+	for name, c := range map[string]struct {
+		path   string
+		cookie *http.Cookie
+		status int
+	}{
+		"back":            {"?state=secret&code=c", cookies[0], http.StatusSeeOther},
+		"another browser": {"?state=secret&code=c", nil, http.StatusForbidden},
+		"another state":   {"?state=other&code=c", cookies[0], http.StatusForbidden},
+		"refused":         {"?state=secret&error=access_denied", cookies[0], http.StatusForbidden},
+	} {
+		resp := visit(t, at+"/oauth/callback"+c.path, c.cookie)
+		if resp.StatusCode != c.status || c.status == http.StatusSeeOther && resp.Header.Get("Location") != "http://127.0.0.1:1/x?code=c" {
+			t.Errorf("%s: %d %v", name, resp.StatusCode, resp.Header)
+		}
+	}
+	if finished.GetState() != "secret" || finished.GetCode() != "c" {
+		t.Errorf("finished with %v", finished)
+	}
+}
+
+// visit gets a page as a browser does, and stays there.
+func visit(t *testing.T, to string, cookie *http.Cookie) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cookie != nil {
+		req.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+	}
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp
 }
 
 func TestDiscovery(t *testing.T) {

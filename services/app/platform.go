@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -25,8 +26,12 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	if err != nil {
 		return platform.Deps{}, err
 	}
+	provider, err := a.provider()
+	if err != nil {
+		return platform.Deps{}, err
+	}
 	d := platform.Deps{
-		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, AdminLogins: logins, Foreign: foreign, OperatorAccounts: a.cfg.OperatorAccounts,
+		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, AdminLogins: logins, Foreign: foreign, OIDC: provider, OperatorAccounts: a.cfg.OperatorAccounts,
 		CallLimit: a.cfg.LimitPlatform, AuditRetention: a.cfg.AuditRetention,
 		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}
@@ -55,6 +60,20 @@ func (a *App) foreign() (platform.Foreign, error) {
 		f.Endpoints = append(f.Endpoints, bare(e))
 	}
 	return f, nil
+}
+
+// provider is where people may sign in.
+func (a *App) provider() (platform.OIDC, error) {
+	p := platform.OIDC{Issuer: a.cfg.OIDCIssuer, ClientID: a.cfg.OIDCClientID}
+	if a.cfg.OIDCClientSecretFile == "" {
+		return p, nil
+	}
+	raw, err := os.ReadFile(a.cfg.OIDCClientSecretFile)
+	if err != nil {
+		return p, fmt.Errorf("oidc_client_secret_file: %w", err)
+	}
+	p.ClientSecret = strings.TrimSpace(string(raw))
+	return p, nil
 }
 
 // withPlatform puts the platform's face under its legacy address, /api, and keeps

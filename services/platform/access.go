@@ -92,7 +92,7 @@ func doors() map[string][]string {
 		"Authorize":      {"container", "inspect", "build"},
 		"GetCredentials": {"container", "registry", "build", "inspect"},
 		"GetRunState":    {"container"},
-		"CreateCode":     {"gateway"}, "IssueTokens": {"gateway"},
+		"CreateCode":     {"gateway"}, "IssueTokens": {"gateway"}, "BeginSignIn": {"gateway"}, "FinishSignIn": {"gateway"},
 	}
 }
 

@@ -17,8 +17,13 @@ const heartbeat = 60
 
 // GetServiceInfo says what is running.
 func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequest) (*platformv1.GetServiceInfoResponse, error) {
+	var ways []string
+	if s.deps.OIDC.Issuer != "" {
+		ways = append(ways, "oidc")
+	}
 	return &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{
-		Version: s.deps.Version, ApiVersion: apiVersion, CommitId: s.deps.Commit,
+		AuthTypes: ways,
+		Version:   s.deps.Version, ApiVersion: apiVersion, CommitId: s.deps.Commit,
 		LoginPath: "/login", Navbar: &platformv1.Navbar{}, HeartbeatInterval: heartbeat,
 		UserWorkspaceEnabled: true, LandingUrl: s.deps.Endpoint, WaveEnabled: true,
 	}}, nil

@@ -59,6 +59,9 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 
 // named finds a user whom a request names.
 func (s *Service) named(ctx context.Context, name string) (user, error) {
+	if err := within("the user", name, 200); err != nil {
+		return user{}, err
+	}
 	u, err := s.store.userNamed(ctx, name)
 	if errors.Is(err, fault.NotFound) {
 		return user{}, fault.Invalid.New(fmt.Sprintf("There is no user %q", name), err)

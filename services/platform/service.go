@@ -38,6 +38,8 @@ type Deps struct {
 	Aliases  []string
 	// Foreign is other platforms that are believed.
 	Foreign Foreign
+	// OIDC is a provider at which people may sign in.
+	OIDC OIDC
 	// AdminLogins are the first user's credentials, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
 	// Keys opens and seals secrets; nil keeps none (see OpenKeys and CheckKeys).
@@ -66,6 +68,7 @@ type Service struct {
 	rules     map[string]rule
 	operators *htpasswd.Accounts
 	foreign   *foreigners
+	oidc      *provider
 }
 
 // New makes the service. The tables must be there.
@@ -74,7 +77,7 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops, foreign: newForeigners(d)}, nil
+	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.

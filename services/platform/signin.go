@@ -28,32 +28,45 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 	if err := part(ctx, "CreateCode"); err != nil {
 		return nil, err
 	}
-	if _, err := s.keys(); err != nil {
-		return nil, err
+	program := &platformv1.Program{
+		ClientId: req.GetClientId(), RedirectUri: req.GetRedirectUri(), CodeChallenge: req.GetCodeChallenge(), CodeChallengeMethod: req.GetCodeChallengeMethod(),
 	}
-	if err := checkRedirect(req.GetRedirectUri()); err != nil {
-		return nil, err
-	}
-	if len(req.GetCodeChallenge()) != 43 || req.GetCodeChallengeMethod() != "S256" {
-		return nil, fault.Invalid.Newf("code_challenge must be given, with code_challenge_method=S256")
-	}
-	if err := within("client_id", req.GetClientId(), 100); err != nil {
+	if err := s.checkProgram(program); err != nil {
 		return nil, err
 	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err
 	}
+	text, err := s.codeFor(ctx, rec.user, program)
+	return &platformv1.CreateCodeResponse{Code: text}, err
+}
+
+// checkProgram says whether a program may be let in at all.
+func (s *Service) checkProgram(p *platformv1.Program) error {
+	if _, err := s.keys(); err != nil {
+		return err
+	}
+	if err := checkRedirect(p.GetRedirectUri()); err != nil {
+		return err
+	}
+	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
+		return fault.Invalid.Newf("code_challenge must be given, with code_challenge_method=S256")
+	}
+	return within("client_id", p.GetClientId(), 100)
+}
+
+// codeFor makes a code for a program, in somebody's name.
+func (s *Service) codeFor(ctx context.Context, u user, p *platformv1.Program) (string, error) {
 	now, text := s.deps.Now(), newTextID(40)
-	hash := sha256.Sum256([]byte(text))
-	err = s.store.putCode(ctx, code{
-		hash: hash[:], userID: rec.user.ID, clientID: req.GetClientId(), redirectURI: req.GetRedirectUri(),
-		challenge: req.GetCodeChallenge(), expires: now.Add(codeTTL),
+	err := s.store.putCode(ctx, code{
+		hash: hashText(text), userID: u.ID, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
+		challenge: p.GetCodeChallenge(), expires: now.Add(codeTTL),
 	}, now)
 	if err != nil {
-		return nil, fmt.Errorf("writing a code: %w", err)
+		return "", fmt.Errorf("writing a code: %w", err)
 	}
-	return &platformv1.CreateCodeResponse{Code: text}, nil
+	return text, nil
 }
 
 // checkRedirect takes loopback addresses only: a code never leaves the machine.
@@ -102,8 +115,7 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 
 // redeem begins a session for a code.
 func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest) (session, token, error) {
-	hash := sha256.Sum256([]byte(req.GetCode()))
-	c, err := s.store.takeCode(ctx, hash[:])
+	c, err := s.store.takeCode(ctx, hashText(req.GetCode()))
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return session{}, token{}, fmt.Errorf("reading a code: %w", err)
 	}

@@ -48,15 +48,18 @@ type Config struct {
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
-	PlatformURL       string        `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
-	PlatformEndpoints []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
-	PlatformAuthFile  string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
-	MasterKeyFile     string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
-	AdminEmail        string        `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
-	AdminTokenFile    string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
-	AdminRegistryAuth string        `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
-	AuditRetention    time.Duration `key:"audit_retention" default:"8760h" help:"How long it is kept who made, changed, read and deleted credentials, and who paired services. 0: for ever."`
-	AnonymousAccess   bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
+	PlatformURL          string        `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	PlatformEndpoints    []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
+	PlatformAuthFile     string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
+	OIDCIssuer           string        `key:"oidc_issuer" help:"An OpenID Connect provider at which users may sign in, who are found by their verified e-mail address; it sends them back to platform_url/oauth/callback. Empty: with an access token only."`
+	OIDCClientID         string        `key:"oidc_client_id" help:"What the provider calls this platform."`
+	OIDCClientSecretFile string        `key:"oidc_client_secret_file" help:"A file with the provider's secret for this platform. Empty: it is a public client."`
+	MasterKeyFile        string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
+	AdminEmail           string        `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
+	AdminTokenFile       string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
+	AdminRegistryAuth    string        `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
+	AuditRetention       time.Duration `key:"audit_retention" default:"8760h" help:"How long it is kept who made, changed, read and deleted credentials, and who paired services. 0: for ever."`
+	AnonymousAccess      bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
 
 	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
 	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`

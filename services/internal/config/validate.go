@@ -17,7 +17,7 @@ func (c *Config) Validate() error {
 	return errors.Join(
 		address("http_addr", c.HTTPAddr), optionalAddress("platform_http_addr", c.PlatformHTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
 		loopback("store_addr", c.StoreAddr),
-		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL), webAddresses("platform_endpoints", c.PlatformEndpoints),
+		webAddress("public_url", c.PublicURL), webAddress("platform_url", c.PlatformURL), webAddresses("platform_endpoints", c.PlatformEndpoints), provider(c),
 		together("tls_cert_file", c.TLSCertFile, "tls_key_file", c.TLSKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_key_file", c.RPCKeyFile),
 		together("rpc_cert_file", c.RPCCertFile, "rpc_ca_file", c.RPCCAFile),
@@ -29,7 +29,7 @@ func (c *Config) Validate() error {
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
 			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
-			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile,
+			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
 		}),
 		networks("trusted_proxies", c.TrustedProxies),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
@@ -96,6 +96,13 @@ func address(key, v string) error {
 		return fmt.Errorf("%s must be host:port, e.g. 127.0.0.1:9090, not %q", key, v)
 	}
 	return nil
+}
+
+func provider(c *Config) error {
+	if c.OIDCIssuer == "" {
+		return together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID)
+	}
+	return errors.Join(webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
 }
 
 func webAddresses(key string, values []string) error {

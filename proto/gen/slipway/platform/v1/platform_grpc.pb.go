@@ -26,6 +26,8 @@ const (
 	PlatformService_GetCredentials_FullMethodName           = "/slipway.platform.v1.PlatformService/GetCredentials"
 	PlatformService_GetRunState_FullMethodName              = "/slipway.platform.v1.PlatformService/GetRunState"
 	PlatformService_CreateCode_FullMethodName               = "/slipway.platform.v1.PlatformService/CreateCode"
+	PlatformService_BeginSignIn_FullMethodName              = "/slipway.platform.v1.PlatformService/BeginSignIn"
+	PlatformService_FinishSignIn_FullMethodName             = "/slipway.platform.v1.PlatformService/FinishSignIn"
 	PlatformService_IssueTokens_FullMethodName              = "/slipway.platform.v1.PlatformService/IssueTokens"
 	PlatformService_GetServiceInfo_FullMethodName           = "/slipway.platform.v1.PlatformService/GetServiceInfo"
 	PlatformService_GetUserInfo_FullMethodName              = "/slipway.platform.v1.PlatformService/GetUserInfo"
@@ -107,6 +109,12 @@ type PlatformServiceClient interface {
 	// CreateCode answers an authorization code for whoever shows an access token,
 	// to be sent to a program on the same machine. For the gateway's sign-in page.
 	CreateCode(ctx context.Context, in *CreateCodeRequest, opts ...grpc.CallOption) (*CreateCodeResponse, error)
+	// BeginSignIn answers where a person signs in at the OIDC provider. For the
+	// gateway.
+	BeginSignIn(ctx context.Context, in *BeginSignInRequest, opts ...grpc.CallOption) (*BeginSignInResponse, error)
+	// FinishSignIn takes what the provider sent the person back with. For the
+	// gateway.
+	FinishSignIn(ctx context.Context, in *FinishSignInRequest, opts ...grpc.CallOption) (*FinishSignInResponse, error)
 	// IssueTokens answers an access token that ends soon and a refresh token, for
 	// a code or for a refresh token. For the gateway's token endpoint.
 	IssueTokens(ctx context.Context, in *IssueTokensRequest, opts ...grpc.CallOption) (*IssueTokensResponse, error)
@@ -268,6 +276,26 @@ func (c *platformServiceClient) CreateCode(ctx context.Context, in *CreateCodeRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CreateCodeResponse)
 	err := c.cc.Invoke(ctx, PlatformService_CreateCode_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) BeginSignIn(ctx context.Context, in *BeginSignInRequest, opts ...grpc.CallOption) (*BeginSignInResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginSignInResponse)
+	err := c.cc.Invoke(ctx, PlatformService_BeginSignIn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) FinishSignIn(ctx context.Context, in *FinishSignInRequest, opts ...grpc.CallOption) (*FinishSignInResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FinishSignInResponse)
+	err := c.cc.Invoke(ctx, PlatformService_FinishSignIn_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -848,6 +876,12 @@ type PlatformServiceServer interface {
 	// CreateCode answers an authorization code for whoever shows an access token,
 	// to be sent to a program on the same machine. For the gateway's sign-in page.
 	CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error)
+	// BeginSignIn answers where a person signs in at the OIDC provider. For the
+	// gateway.
+	BeginSignIn(context.Context, *BeginSignInRequest) (*BeginSignInResponse, error)
+	// FinishSignIn takes what the provider sent the person back with. For the
+	// gateway.
+	FinishSignIn(context.Context, *FinishSignInRequest) (*FinishSignInResponse, error)
 	// IssueTokens answers an access token that ends soon and a refresh token, for
 	// a code or for a refresh token. For the gateway's token endpoint.
 	IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error)
@@ -986,6 +1020,12 @@ func (UnimplementedPlatformServiceServer) GetRunState(context.Context, *GetRunSt
 }
 func (UnimplementedPlatformServiceServer) CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateCode not implemented")
+}
+func (UnimplementedPlatformServiceServer) BeginSignIn(context.Context, *BeginSignInRequest) (*BeginSignInResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BeginSignIn not implemented")
+}
+func (UnimplementedPlatformServiceServer) FinishSignIn(context.Context, *FinishSignInRequest) (*FinishSignInResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinishSignIn not implemented")
 }
 func (UnimplementedPlatformServiceServer) IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IssueTokens not implemented")
@@ -1241,6 +1281,42 @@ func _PlatformService_CreateCode_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PlatformServiceServer).CreateCode(ctx, req.(*CreateCodeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_BeginSignIn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginSignInRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).BeginSignIn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_BeginSignIn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).BeginSignIn(ctx, req.(*BeginSignInRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_FinishSignIn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FinishSignInRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).FinishSignIn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_FinishSignIn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).FinishSignIn(ctx, req.(*FinishSignInRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2257,6 +2333,14 @@ var PlatformService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateCode",
 			Handler:    _PlatformService_CreateCode_Handler,
+		},
+		{
+			MethodName: "BeginSignIn",
+			Handler:    _PlatformService_BeginSignIn_Handler,
+		},
+		{
+			MethodName: "FinishSignIn",
+			Handler:    _PlatformService_FinishSignIn_Handler,
 		},
 		{
 			MethodName: "IssueTokens",

@@ -152,6 +152,290 @@ func (x *CreateCodeResponse) GetCode() string {
 	return ""
 }
 
+// Program is who asks to be let in as somebody.
+type Program struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the program calls itself.
+	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// Where the code is sent: a loopback address.
+	RedirectUri string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	// base64url of the SHA-256 of the verifier that comes with the code.
+	CodeChallenge string `protobuf:"bytes,3,opt,name=code_challenge,json=codeChallenge,proto3" json:"code_challenge,omitempty"`
+	// Must be "S256".
+	CodeChallengeMethod string `protobuf:"bytes,4,opt,name=code_challenge_method,json=codeChallengeMethod,proto3" json:"code_challenge_method,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Program) Reset() {
+	*x = Program{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Program) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Program) ProtoMessage() {}
+
+func (x *Program) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Program.ProtoReflect.Descriptor instead.
+func (*Program) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Program) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *Program) GetRedirectUri() string {
+	if x != nil {
+		return x.RedirectUri
+	}
+	return ""
+}
+
+func (x *Program) GetCodeChallenge() string {
+	if x != nil {
+		return x.CodeChallenge
+	}
+	return ""
+}
+
+func (x *Program) GetCodeChallengeMethod() string {
+	if x != nil {
+		return x.CodeChallengeMethod
+	}
+	return ""
+}
+
+// BeginSignInRequest is a program whose person wants to sign in elsewhere.
+type BeginSignInRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program.
+	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
+	// What the program wants back beside the code.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginSignInRequest) Reset() {
+	*x = BeginSignInRequest{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginSignInRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginSignInRequest) ProtoMessage() {}
+
+func (x *BeginSignInRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginSignInRequest.ProtoReflect.Descriptor instead.
+func (*BeginSignInRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BeginSignInRequest) GetProgram() *Program {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
+func (x *BeginSignInRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// BeginSignInResponse is where the person goes.
+type BeginSignInResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The provider's page.
+	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	// What the person's browser must show when it comes back. Secret.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginSignInResponse) Reset() {
+	*x = BeginSignInResponse{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginSignInResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginSignInResponse) ProtoMessage() {}
+
+func (x *BeginSignInResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginSignInResponse.ProtoReflect.Descriptor instead.
+func (*BeginSignInResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *BeginSignInResponse) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *BeginSignInResponse) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// FinishSignInRequest is what the provider sent.
+type FinishSignInRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The state of BeginSignInResponse.
+	State string `protobuf:"bytes,1,opt,name=state,proto3" json:"state,omitempty"`
+	// The provider's code. Secret.
+	Code          string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishSignInRequest) Reset() {
+	*x = FinishSignInRequest{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishSignInRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishSignInRequest) ProtoMessage() {}
+
+func (x *FinishSignInRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishSignInRequest.ProtoReflect.Descriptor instead.
+func (*FinishSignInRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FinishSignInRequest) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *FinishSignInRequest) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+// FinishSignInResponse is where the browser goes.
+type FinishSignInResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program's address, with a code for it. Secret.
+	RedirectUri   string `protobuf:"bytes,1,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FinishSignInResponse) Reset() {
+	*x = FinishSignInResponse{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FinishSignInResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FinishSignInResponse) ProtoMessage() {}
+
+func (x *FinishSignInResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FinishSignInResponse.ProtoReflect.Descriptor instead.
+func (*FinishSignInResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *FinishSignInResponse) GetRedirectUri() string {
+	if x != nil {
+		return x.RedirectUri
+	}
+	return ""
+}
+
 // IssueTokensRequest is a code or a refresh token.
 type IssueTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -173,7 +457,7 @@ type IssueTokensRequest struct {
 
 func (x *IssueTokensRequest) Reset() {
 	*x = IssueTokensRequest{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[2]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +469,7 @@ func (x *IssueTokensRequest) String() string {
 func (*IssueTokensRequest) ProtoMessage() {}
 
 func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[2]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +482,7 @@ func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensRequest.ProtoReflect.Descriptor instead.
 func (*IssueTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{2}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *IssueTokensRequest) GetGrantType() string {
@@ -258,7 +542,7 @@ type IssueTokensResponse struct {
 
 func (x *IssueTokensResponse) Reset() {
 	*x = IssueTokensResponse{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[3]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -270,7 +554,7 @@ func (x *IssueTokensResponse) String() string {
 func (*IssueTokensResponse) ProtoMessage() {}
 
 func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[3]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -283,7 +567,7 @@ func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensResponse.ProtoReflect.Descriptor instead.
 func (*IssueTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{3}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *IssueTokensResponse) GetAccessToken() string {
@@ -319,7 +603,23 @@ const file_slipway_platform_v1_signin_proto_rawDesc = "" +
 	"\x0ecode_challenge\x18\x04 \x01(\tR\rcodeChallenge\x122\n" +
 	"\x15code_challenge_method\x18\x05 \x01(\tR\x13codeChallengeMethod\"(\n" +
 	"\x12CreateCodeResponse\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\"\xd1\x01\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\"\xa4\x01\n" +
+	"\aProgram\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12!\n" +
+	"\fredirect_uri\x18\x02 \x01(\tR\vredirectUri\x12%\n" +
+	"\x0ecode_challenge\x18\x03 \x01(\tR\rcodeChallenge\x122\n" +
+	"\x15code_challenge_method\x18\x04 \x01(\tR\x13codeChallengeMethod\"b\n" +
+	"\x12BeginSignInRequest\x126\n" +
+	"\aprogram\x18\x01 \x01(\v2\x1c.slipway.platform.v1.ProgramR\aprogram\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"=\n" +
+	"\x13BeginSignInResponse\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\"?\n" +
+	"\x13FinishSignInRequest\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\"9\n" +
+	"\x14FinishSignInResponse\x12!\n" +
+	"\fredirect_uri\x18\x01 \x01(\tR\vredirectUri\"\xd1\x01\n" +
 	"\x12IssueTokensRequest\x12\x1d\n" +
 	"\n" +
 	"grant_type\x18\x01 \x01(\tR\tgrantType\x12\x12\n" +
@@ -346,19 +646,25 @@ func file_slipway_platform_v1_signin_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_signin_proto_rawDescData
 }
 
-var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_slipway_platform_v1_signin_proto_goTypes = []any{
-	(*CreateCodeRequest)(nil),   // 0: slipway.platform.v1.CreateCodeRequest
-	(*CreateCodeResponse)(nil),  // 1: slipway.platform.v1.CreateCodeResponse
-	(*IssueTokensRequest)(nil),  // 2: slipway.platform.v1.IssueTokensRequest
-	(*IssueTokensResponse)(nil), // 3: slipway.platform.v1.IssueTokensResponse
+	(*CreateCodeRequest)(nil),    // 0: slipway.platform.v1.CreateCodeRequest
+	(*CreateCodeResponse)(nil),   // 1: slipway.platform.v1.CreateCodeResponse
+	(*Program)(nil),              // 2: slipway.platform.v1.Program
+	(*BeginSignInRequest)(nil),   // 3: slipway.platform.v1.BeginSignInRequest
+	(*BeginSignInResponse)(nil),  // 4: slipway.platform.v1.BeginSignInResponse
+	(*FinishSignInRequest)(nil),  // 5: slipway.platform.v1.FinishSignInRequest
+	(*FinishSignInResponse)(nil), // 6: slipway.platform.v1.FinishSignInResponse
+	(*IssueTokensRequest)(nil),   // 7: slipway.platform.v1.IssueTokensRequest
+	(*IssueTokensResponse)(nil),  // 8: slipway.platform.v1.IssueTokensResponse
 }
 var file_slipway_platform_v1_signin_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	2, // 0: slipway.platform.v1.BeginSignInRequest.program:type_name -> slipway.platform.v1.Program
+	1, // [1:1] is the sub-list for method output_type
+	1, // [1:1] is the sub-list for method input_type
+	1, // [1:1] is the sub-list for extension type_name
+	1, // [1:1] is the sub-list for extension extendee
+	0, // [0:1] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_signin_proto_init() }
@@ -372,7 +678,7 @@ func file_slipway_platform_v1_signin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_signin_proto_rawDesc), len(file_slipway_platform_v1_signin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

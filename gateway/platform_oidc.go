@@ -1,0 +1,59 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+// signInCookie binds the way back from the OIDC provider to the browser that left.
+const signInCookie = "slipway_sign_in"
+
+// leave sends a person to the OIDC provider.
+func (s signIn) leave(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	q := r.URL.Query()
+	resp, err := s.room.BeginSignIn(r.Context(), &platformv1.BeginSignInRequest{
+		Program: &platformv1.Program{
+			ClientId: q.Get("client_id"), RedirectUri: q.Get("redirect_uri"),
+			CodeChallenge: q.Get("code_challenge"), CodeChallengeMethod: q.Get("code_challenge_method"),
+		},
+		State: q.Get("state"),
+	})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	// Browsers keep no Secure cookie of a plain address, which only loopback has.
+	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+	http.SetCookie(w, &http.Cookie{
+		Name: signInCookie, Value: resp.GetState(), Path: "/", MaxAge: 600, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
+	})
+	seeOther(w, resp.GetUrl())
+}
+
+// comeBack takes a person from the OIDC provider to the program that waits.
+func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	q := r.URL.Query()
+	cookie, err := r.Cookie(signInCookie)
+	if err != nil || cookie.Value == "" || cookie.Value != q.Get("state") {
+		writeMessage(w, http.StatusForbidden, "This sign-in was not begun in this browser; begin again")
+		return
+	}
+	if q.Get("code") == "" {
+		writeMessage(w, http.StatusForbidden, "The sign-in provider lets you in with no code; begin again")
+		return
+	}
+	resp, err := s.room.FinishSignIn(r.Context(), &platformv1.FinishSignInRequest{State: q.Get("state"), Code: q.Get("code")})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: signInCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	seeOther(w, resp.GetRedirectUri())
+}
+
+func seeOther(w http.ResponseWriter, to string) {
+	w.Header().Set("Location", to)
+	w.WriteHeader(http.StatusSeeOther)
+}

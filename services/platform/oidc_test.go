@@ -1,0 +1,178 @@
+package platform_test
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/coreos/go-oidc/v3/oidc/oidctest"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/platform"
+)
+
+// issuer is an OIDC provider at which everybody is signed in as claims say.
+type issuer struct {
+	*httptest.Server
+	key       *rsa.PrivateKey
+	claims    map[string]any
+	challenge string
+	down      bool
+}
+
+func newIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{key: must(rsa.GenerateKey(rand.Reader, 2048))(t)}
+	keys := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: i.key.Public(), KeyID: "k", Algorithm: oidc.RS256}}}
+	mux := http.NewServeMux()
+	mux.Handle("/", keys)
+	mux.HandleFunc("POST /token", i.token)
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if i.down {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(i.Close)
+	keys.SetIssuer(i.URL)
+	return i
+}
+
+// token trades the code "good" for an ID token, with the right secret and verifier.
+func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
+	name, secret, _ := r.BasicAuth()
+	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
+	w.Header().Set("Content-Type", "application/json")
+	if name != "slipway" || secret != "s3cret" || r.FormValue("code") != "good" || base64.RawURLEncoding.EncodeToString(sum[:]) != i.challenge {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
+		return
+	}
+	claims, _ := json.Marshal(i.claims)
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"access_token": "x", "token_type": "Bearer", "id_token": oidctest.SignIDToken(i.key, "k", oidc.RS256, string(claims)),
+	})
+}
+
+// oidcWorld is a platform that believes an issuer.
+func oidcWorld(t *testing.T, db *sqldb.DB, i *issuer) *world {
+	t.Helper()
+	c := january()
+	d := deps(t, db)
+	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: "slipway", ClientSecret: "s3cret"}
+	return newWorldWith(t, d, c)
+}
+
+func program() *platformv1.Program {
+	sum := sha256.Sum256([]byte(verifier))
+	return &platformv1.Program{
+		ClientId: "cli", RedirectUri: redirect, CodeChallenge: base64.RawURLEncoding.EncodeToString(sum[:]), CodeChallengeMethod: "S256",
+	}
+}
+
+// arrive begins a sign-in and lets the issuer say who it is; change may spoil it.
+func (w *world) arrive(i *issuer, claims map[string]any) string {
+	w.t.Helper()
+	begun := must(w.client.BeginSignIn(w.t.Context(), &platformv1.BeginSignInRequest{Program: program(), State: "the program's"}))(w.t)
+	to := must(url.Parse(begun.GetUrl()))(w.t)
+	q := to.Query()
+	if !strings.HasPrefix(begun.GetUrl(), i.URL+"/auth?") || q.Get("state") != begun.GetState() || q.Get("redirect_uri") != endpoint+"/oauth/callback" || q.Get("code_challenge_method") != "S256" {
+		w.t.Errorf("sent to %s", begun.GetUrl())
+	}
+	i.challenge = q.Get("code_challenge")
+	i.claims = map[string]any{
+		"iss": i.URL, "aud": "slipway", "sub": "ada", "nonce": q.Get("nonce"), "iat": w.clock.now.Unix(), "exp": w.clock.now.Add(time.Hour).Unix(),
+		"email": "View@example.org", "email_verified": true,
+	}
+	for k, v := range claims {
+		i.claims[k] = v
+	}
+	return begun.GetState()
+}
+
+func (w *world) finish(state, code string) (string, error) {
+	resp, err := w.client.FinishSignIn(w.t.Context(), &platformv1.FinishSignInRequest{State: state, Code: code})
+	return resp.GetRedirectUri(), err
+}
+
+func TestSignInAtAProvider(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		i := newIssuer(t)
+		w := oidcWorld(t, db, i)
+		for _, claims := range []map[string]any{nil, {"email": "another@example.org"}} { // the second time the subject is known
+			back := must(url.Parse(must(w.finish(w.arrive(i, claims), "good"))(t)))(t)
+			if back.Query().Get("state") != "the program's" || !strings.HasPrefix(back.String(), redirect) {
+				t.Errorf("sent back to %s", back)
+			}
+			issued := must(w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = back.Query().Get("code") }))(t)
+			who := must(w.client.GetUserInfo(bearer(t.Context(), issued.GetAccessToken()), &platformv1.GetUserInfoRequest{}))(t)
+			if who.GetUser().GetUserName() != "view" {
+				t.Errorf("signed in as %v", who)
+			}
+		}
+	})
+}
+
+func TestSignInAtAProviderIsRefused(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	w := oidcWorld(t, testkit.SQLite(t), i)
+	for name, c := range map[string]struct {
+		claims map[string]any
+		code   string
+		kind   error
+	}{
+		"a wrong code":          {nil, "bad", fault.Denied},
+		"an address unverified": {map[string]any{"email_verified": false}, "good", fault.Denied},
+		"no address":            {map[string]any{"email": ""}, "good", fault.Denied},
+		"nobody's address":      {map[string]any{"email": "nobody@example.org"}, "good", fault.Denied},
+		"another's nonce":       {map[string]any{"nonce": "x"}, "good", fault.Denied},
+		"for another":           {map[string]any{"aud": "other"}, "good", fault.Denied},
+		"of another issuer":     {map[string]any{"iss": "https://evil.example"}, "good", fault.Denied},
+		"expired":               {map[string]any{"exp": w.clock.now.Add(-time.Hour).Unix()}, "good", fault.Denied},
+	} {
+		_, err := w.finish(w.arrive(i, c.claims), c.code)
+		wants(t, name, err, c.kind)
+	}
+	state := w.arrive(i, nil)
+	must(w.finish(state, "good"))(t)
+	_, err := w.finish(state, "good")
+	wants(t, "a sign-in twice", err, fault.Invalid)
+	_, err = w.finish("", "good")
+	wants(t, "no sign-in", err, fault.Invalid)
+	state = w.arrive(i, nil)
+	w.clock.now = w.clock.now.Add(10 * time.Minute)
+	_, err = w.finish(state, "good")
+	wants(t, "a sign-in that took too long", err, fault.Invalid)
+	state = w.arrive(i, nil)
+	i.down = true
+	_, err = w.finish(state, "good")
+	wants(t, "a provider that is away", err, fault.Unavailable)
+	wrong := program()
+	wrong.RedirectUri = "https://evil.example"
+	_, err = w.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: wrong})
+	wants(t, "a program elsewhere", err, fault.Invalid)
+
+	cold := oidcWorld(t, testkit.SQLite(t), i)
+	_, err = cold.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()})
+	wants(t, "a provider that is away from the start", err, fault.Unavailable)
+	i.down = false
+	must(cold.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()}))(t)
+	_, err = newWorld(t, testkit.SQLite(t)).client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()})
+	wants(t, "no provider", err, fault.Unsupported)
+}
