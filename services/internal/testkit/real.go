@@ -31,8 +31,9 @@ type Server struct {
 	ready func() error
 	cred  *syscall.Credential
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when cmd has ended
 }
 
 // FreePort is a TCP port on loopback that was free a moment ago. It lies below
@@ -156,34 +157,52 @@ func (s *Server) begin(t testing.TB) {
 	}
 }
 
-// Start runs the server, again if it was killed, and waits until it answers.
+// Start runs the server, again if it was killed, and waits until it answers. One
+// that ends at once is started again: PostgreSQL does not begin while children of
+// the one that was killed are still there.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.cmd = exec.Command(s.name, s.args...)
-	s.cmd.Dir = "/"
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.cred}
-	if err := s.cmd.Start(); err != nil {
-		return fmt.Errorf("starting %s: %w", s.name, err)
+	if err := s.launch(); err != nil {
+		return err
 	}
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err = s.ready(); err == nil {
 			return nil
 		}
+		select {
+		case <-s.ended:
+			if err := s.launch(); err != nil {
+				return err
+			}
+		default:
+		}
 	}
 	return fmt.Errorf("%s did not answer in time: %w", s.name, err)
+}
+
+func (s *Server) launch() error {
+	cmd, ended := exec.Command(s.name, s.args...), make(chan struct{})
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: s.cred}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", s.name, err)
+	}
+	s.cmd, s.ended = cmd, ended
+	go func() { _ = cmd.Wait(); close(ended) }()
+	return nil
 }
 
 // Kill ends the server at once, as kill -9 does.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cmd == nil || s.cmd.Process == nil {
+	if s.cmd == nil {
 		return
 	}
 	_ = s.cmd.Process.Kill()
-	_ = s.cmd.Wait()
+	<-s.ended
 	s.cmd = nil
 }
 
