@@ -72,7 +72,7 @@ func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 		runtime.WithForwardResponseOption(setStatus),
 	)
 	if c.Container != nil {
-		if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, containerv1.NewContainerServiceClient(c.Container)); err != nil {
+		if err := mountContainer(ctx, mux, containerv1.NewContainerServiceClient(c.Container), p); err != nil {
 			return nil, fmt.Errorf("mounting the container service: %w", err)
 		}
 	}
@@ -102,7 +102,7 @@ func edge(next http.Handler, p pace) http.Handler {
 			return
 		}
 		limit := p.answer
-		if isLog(r.URL.Path) {
+		if isLog(r.URL.Path) || isDownload(r.URL.Path) {
 			limit = p.follow
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limit)
@@ -113,6 +113,19 @@ func edge(next http.Handler, p pace) http.Handler {
 		setDeprecation(w.Header(), r)
 		next.ServeHTTP(w, r)
 	})
+}
+
+func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1.ContainerServiceClient, p pace) error {
+	if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, room); err != nil {
+		return err
+	}
+	d := &downloads{mux: mux, room: room, pace: p}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		if err := mux.HandlePath(method, "/v1alpha2/container/{request_id}/sif", d.sif); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildServiceClient, p pace) error {

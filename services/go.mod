@@ -12,6 +12,7 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.22.1
 	github.com/jackc/pgx/v5 v5.12.0
+	github.com/klauspost/compress v1.20.3
 	github.com/maypok86/otter/v2 v2.4.0
 	github.com/moby/buildkit v0.33.1
 	github.com/nats-io/nats-server/v2 v2.15.2
@@ -26,6 +27,7 @@ require (
 	github.com/regclient/regclient v0.11.7
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
+	github.com/sylabs/sif/v2 v2.24.1
 	github.com/tonistiigi/fsutil v0.0.0-20260819142231-83cac42c1c52
 	go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc v0.71.0
 	go.opentelemetry.io/otel v1.47.0

@@ -96,7 +96,7 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil
 	}
-	if isIndex(r.request) {
+	if len(r.request.GetPartIds()) > 0 {
 		return s.standingOfParts(ctx, r, out)
 	}
 	recipe := r.request.GetRecipe()
@@ -110,13 +110,13 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 	return out, nil
 }
 
-// standingOfParts is how an index stands that waits for its parts: it runs once
+// standingOfParts is how a build stands that waits for its parts: it runs once
 // one of them does.
 func (s *Service) standingOfParts(ctx context.Context, r record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
 	for _, id := range r.request.GetPartIds() {
 		part, err := s.store.get(ctx, id)
 		if err != nil {
-			return nil, s.deps.DB.Fault("reading the part of an index", err)
+			return nil, s.deps.DB.Fault("reading the part of a build", err)
 		}
 		if !part.started.IsZero() {
 			out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(part.started)

@@ -26,6 +26,9 @@ const ahead = 2
 func (s *Service) dispatch(ctx context.Context) {
 	s.closeIndexes(ctx)
 	waiting, err := s.store.list(ctx, `state = 'PENDING' AND published_at = 0 AND engine <> $1 ORDER BY created_at, id LIMIT 2000`, engineIndex)
+	if err == nil {
+		waiting, err = s.ready(ctx, waiting)
+	}
 	if err != nil {
 		s.troubled(ctx, "The queue cannot be read", err)
 		return

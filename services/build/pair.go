@@ -9,8 +9,6 @@ import (
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
 	"github.com/regclient/regclient/types/ref"
-	"google.golang.org/protobuf/proto"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/caller"
@@ -25,35 +23,6 @@ const engineIndex = "index"
 
 // isIndex says whether a build is an index over others.
 func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engineIndex }
-
-// admitIndex starts what its parts need, and queues the index; nil when another
-// request was faster.
-func (s *Service) admitIndex(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
-	whole := proto.CloneOf(req)
-	whole.Parts = nil
-	for _, part := range req.GetParts() {
-		resp, err := s.SubmitBuild(ctx, part)
-		if err != nil {
-			return nil, err
-		}
-		whole.PartIds = append(whole.PartIds, resp.GetBuildId())
-	}
-	rec, err := s.newRecord(ctx, whole)
-	if err != nil {
-		return nil, err
-	}
-	rec.counted = neverCounted // its parts are
-	won, err := s.store.insert(ctx, rec)
-	if err != nil {
-		return nil, s.deps.DB.Fault("writing a build", err)
-	}
-	if !won {
-		return nil, nil
-	}
-	s.metrics.admitted.WithLabelValues("new").Inc()
-	s.wake()
-	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
-}
 
 // closeIndexes ends the indexes whose parts have ended. Two replicas may do the
 // same: it gives the same bytes.
@@ -73,20 +42,9 @@ func (s *Service) closeIndexes(ctx context.Context) {
 func (s *Service) closeIndex(ctx context.Context, r record) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	parts := make([]record, len(r.request.GetPartIds()))
-	for i, id := range r.request.GetPartIds() {
-		var err error
-		if parts[i], err = s.store.get(ctx, id); err != nil {
-			return err
-		}
-		if parts[i].isPending() {
-			return nil
-		}
-	}
-	for _, p := range parts {
-		if !p.succeeded {
-			return s.fail(ctx, r, p.reason, fmt.Sprintf("The build %s for %s failed: %s", p.id, p.request.GetRecipe().GetPlatform(), p.message))
-		}
+	parts, err := s.settled(ctx, r)
+	if parts == nil || err != nil {
+		return err
 	}
 	index, err := s.pushIndex(ctx, r, parts)
 	if errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) {

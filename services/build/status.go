@@ -60,7 +60,7 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 func describe(r record) *buildv1.Build {
 	b := &buildv1.Build{
 		BuildId: proto.String(r.id), Status: proto.String("PENDING"),
-		TargetImage: proto.String(image(r.request.GetTarget())), Platform: present(r.request.GetRecipe().GetPlatform()),
+		TargetImage: proto.String(nameOf(r.request)), Platform: present(r.request.GetRecipe().GetPlatform()),
 		StartTime: timestamppb.New(r.created),
 	}
 	if id := r.request.GetIdentity(); id != nil {

@@ -53,6 +53,14 @@ func image(t *buildv1.Target) string {
 	return t.GetRegistry() + "/" + t.GetRepository() + ":" + t.GetTag()
 }
 
+// nameOf is the name of what a build makes, as it is pulled.
+func nameOf(req *buildv1.SubmitBuildRequest) string {
+	if req.GetRecipe().GetFormat() == "sif" {
+		return "oras://" + image(req.GetTarget())
+	}
+	return image(req.GetTarget())
+}
+
 // insert writes a new build, unless one that is pending makes the same image:
 // then it answers false.
 func (s store) insert(ctx context.Context, r *record) (bool, error) {

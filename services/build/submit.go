@@ -56,12 +56,8 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return fault.Invalid.Newf("The content's digest is malformed")
 	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
 		return fault.Invalid.Newf("The build has no target")
-	case isIndex(req) && len(req.GetParts()) > 0:
-		for _, part := range req.GetParts() {
-			if isIndex(part) || part.GetTarget().GetRepository() != t.GetRepository() || part.GetTarget().GetRegistry() != t.GetRegistry() {
-				return fault.Invalid.Newf("The parts of an index are images of one repository")
-			}
-		}
+	case len(req.GetParts()) > 0:
+		return checkParts(req)
 	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
 		return fault.Invalid.Newf("The recipe has no engine or no platform")
 	}
@@ -72,8 +68,11 @@ func check(req *buildv1.SubmitBuildRequest) error {
 // platform.
 func architecture(r *buildv1.Recipe) string {
 	p, err := oci.ParsePlatform(r.GetPlatform())
-	if err != nil {
+	switch {
+	case err != nil:
 		return ""
+	case r.GetEngine() == engineSif || r.GetEngine() == engineFreeze:
+		return anyArchitecture
 	}
 	return p.Architecture
 }
@@ -92,8 +91,8 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 		return nil, s.deps.DB.Fault("looking for a build under way", err)
 	case req.GetDryRun():
 		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
-	case isIndex(req):
-		return s.admitIndex(ctx, req)
+	case len(req.GetParts()) > 0:
+		return s.admitParts(ctx, req)
 	}
 	return s.admit(ctx, req)
 }
@@ -162,7 +161,17 @@ func ignoreNotFound(err error) error {
 func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	notes := oci.Annotations(doc)
 	id, now := notes[annotationID], s.deps.Now()
-	if notes[annotationDigest] != req.GetContentDigest() || !isID(id) || req.GetDryRun() {
+	if notes[annotationDigest] != req.GetContentDigest() || req.GetDryRun() {
+		return nil, nil
+	}
+	if id == "" { // what says nothing of its build is the same whichever it was
+		last, err := s.store.lastNumber(ctx, req.GetContentId())
+		if err != nil {
+			return nil, s.deps.DB.Fault("numbering a build", err)
+		}
+		id = req.GetContentId() + "_" + strconv.FormatInt(last+1, 10)
+	}
+	if !isID(id) {
 		return nil, nil
 	}
 	_, number, _ := strings.Cut(id, "_")

@@ -36,8 +36,12 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	if err != nil {
 		return nil, err
 	}
+	recipe, err := s.recipe(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
 	out := &buildv1.TakeJobResponse{
-		Recipe: rec.request.GetRecipe(), Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
+		Recipe: recipe, Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
 		CacheScope: cacheScope(rec), Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
 	}
 	if s.deps.Own != "" {
@@ -101,6 +105,8 @@ func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuild
 	}
 	who, target := caller.Of(rec.request.GetIdentity()), rec.request.GetTarget()
 	switch host := req.GetRegistry(); {
+	case req.GetSource():
+		return s.sourceLogin(ctx, rec, host)
 	case host == target.GetRegistry():
 		access, err := s.deps.Keychain.Target(ctx, who, host, target.GetRepository())
 		return login(access.Login.Username, access.Login.Password), err
@@ -109,6 +115,24 @@ func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuild
 		return login(access.Login.Username, access.Login.Password), err
 	}
 	return login("", ""), nil
+}
+
+// sourceLogin is for reading the image that a build is made from.
+func (s *Service) sourceLogin(ctx context.Context, rec record, host string) (*buildv1.GetBuildCredentialsResponse, error) {
+	recipe, err := s.recipe(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	who, src := caller.Of(rec.request.GetIdentity()), recipe.GetSource()
+	if host != src.GetRegistry() {
+		return login("", ""), nil
+	}
+	read := s.deps.Keychain.Access
+	if len(rec.request.GetPartIds()) > 0 { // it was pushed by the build before
+		read = s.deps.Keychain.Target
+	}
+	access, err := read(ctx, who, host, src.GetRepository())
+	return login(access.Login.Username, access.Login.Password), err
 }
 
 func login(user, password string) *buildv1.GetBuildCredentialsResponse {

@@ -129,17 +129,22 @@ func (w *workers) able(c capability) error {
 	w.mu.Lock()
 	last, known := w.seen[c]
 	w.mu.Unlock()
-	if known && now.Sub(last) < absence || w.starting() {
+	if known && now.Sub(last) < absence || w.starting(c.engine) {
 		return nil
 	}
-	if err := w.problem(); err != nil || w.expects() {
-		return err
+	if why := w.problem(c.engine); why != "" {
+		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.engine), why)
 	}
-	if len(w.live()) == 0 {
-		if w.onDemand {
-			return nil
-		}
+	if w.expects() {
+		return nil
+	}
+	switch {
+	case len(w.live()) == 0 && w.onDemand:
+		return nil
+	case len(w.live()) == 0:
 		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
+	case c.architecture == anyArchitecture:
+		return fault.Unsupported.Newf("No worker of this service can %s", task(c.engine))
 	}
 	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", c.architecture, c.engine)
 }
@@ -162,24 +167,45 @@ func (w *workers) given(c capability, asked time.Time) error {
 // expects says whether workers may not have been heard yet.
 func (w *workers) expects() bool { return w.now().Sub(w.since) < patience }
 
-// starting says whether a live worker does not know yet what it can do.
-func (w *workers) starting() bool {
+// starting says whether a live worker does not know yet what an engine of its can
+// do.
+func (w *workers) starting(engine string) bool {
 	return slices.ContainsFunc(w.live(), func(s sign) bool {
-		return s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0
+		return slices.ContainsFunc(s.what.GetProblems(), func(p *buildv1.EngineProblem) bool {
+			return p.GetEngine() == engine && p.GetProblem() == ""
+		}) || s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0
 	})
 }
 
-// problem is why none of the live workers can do anything; nil when one can.
-func (w *workers) problem() error {
+// task is what an engine does, for messages.
+func task(engine string) string {
+	switch engine {
+	case engineSif:
+		return "make Singularity images"
+	case engineFreeze:
+		return "freeze existing images"
+	}
+	return "build images"
+}
+
+// problem is why none of the live workers can use an engine; "" when one can, or
+// does not say why not.
+func (w *workers) problem(engine string) string {
 	why := ""
 	for _, s := range w.live() {
-		if s.what.GetProblem() == "" {
-			return nil
+		can := func(c *buildv1.Capability) bool { return c.GetEngine() == engine }
+		if slices.ContainsFunc(s.what.GetCapabilities(), can) {
+			return ""
 		}
-		why = s.what.GetProblem()
+		said := s.what.GetProblem()
+		for _, p := range s.what.GetProblems() {
+			if p.GetEngine() == engine {
+				said = p.GetProblem()
+			}
+		}
+		if said != "" {
+			why = said
+		}
 	}
-	if why == "" {
-		return nil
-	}
-	return fault.Unsupported.Newf("This service cannot build images: %s", why)
+	return why
 }

@@ -45,7 +45,16 @@ func (l *logins) of(ctx context.Context, host string) (user, password string, er
 	if host == "registry-1.docker.io" { // where "docker.io" is reached
 		host = "docker.io"
 	}
-	r, err := l.patiently(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host})
+	return l.ask(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host})
+}
+
+// ofSource asks for the login that the recipe's source is read with.
+func (l *logins) ofSource(ctx context.Context, host string) (user, password string, err error) {
+	return l.ask(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host, Source: true})
+}
+
+func (l *logins) ask(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (user, password string, err error) {
+	r, err := l.patiently(ctx, req)
 	if errors.Is(err, fault.NotFound) {
 		return "", "", nil
 	}

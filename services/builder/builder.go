@@ -74,7 +74,7 @@ type Output interface {
 type Settings struct {
 	// Name tells workers apart; "" is the machine's name.
 	Name string
-	// Concurrency is how many jobs run at a time; 0 is 1.
+	// Concurrency is how many jobs of each engine run at a time; 0 is 1.
 	Concurrency int
 	// DrainTimeout is how long running jobs may go on after the worker was told
 	// to stop; 0 hands them back at once.

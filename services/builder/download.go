@@ -16,8 +16,8 @@ import (
 
 // download gets a context or a layer from elsewhere, along redirects, only from addresses
 // that may be reached.
-func (b *BuildKit) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
-	transport := upstream.NewTransport(b.o.Egress)
+func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
+	transport := upstream.NewTransport(w.egress)
 	c := &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		if len(via) > 5 {
 			return errors.New("there are too many redirects")

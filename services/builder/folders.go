@@ -80,7 +80,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	var body io.ReadCloser
 	var err error
 	if isURL(l.GetLocation()) {
-		body, err = b.download(ctx, "The build context", l.GetLocation())
+		body, err = b.world().download(ctx, "The build context", l.GetLocation())
 	} else {
 		body, err = b.received(ctx, job)
 	}

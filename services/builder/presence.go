@@ -33,6 +33,11 @@ func (w *Worker) presence(skills map[queue]Engine) *buildv1.Presence {
 	if len(skills) == 0 {
 		p.Problem = w.problem()
 	}
+	for _, e := range w.Engines {
+		if len(e.Architectures()) == 0 {
+			p.Problems = append(p.Problems, &buildv1.EngineProblem{Engine: e.Name(), Problem: e.Problem()})
+		}
+	}
 	return p
 }
 

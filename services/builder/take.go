@@ -56,35 +56,36 @@ func (w *Worker) consumer(ctx context.Context, q queue) (jetstream.Consumer, err
 
 // next waits for a free slot, then a while for a job, and starts it.
 func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) error {
+	slots := w.slots[q.engine]
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-w.slots:
+	case <-slots:
 	}
-	msg, err := w.fetch(ctx, c)
+	msg, err := w.fetch(ctx, q, c)
 	if msg == nil {
-		w.slots <- struct{}{}
+		slots <- struct{}{}
 		return err
 	}
 	if ctx.Err() != nil { // it came while the worker stops
-		w.slots <- struct{}{}
+		slots <- struct{}{}
 		if job, ok := w.named(msg); ok {
 			w.handBack(msg, job, errDrained)
 		}
 		return nil
 	}
 	w.running.Go(func() {
-		defer func() { w.slots <- struct{}{} }()
+		defer func() { slots <- struct{}{} }()
 		w.deliver(work, q, msg)
 	})
 	return nil
 }
 
 // fetch asks for one job; nil when there is none.
-func (w *Worker) fetch(ctx context.Context, c jetstream.Consumer) (jetstream.Msg, error) {
+func (w *Worker) fetch(ctx context.Context, q queue, c jetstream.Consumer) (jetstream.Msg, error) {
 	// Takers that share slots must not hold one for long.
 	patience := 5 * time.Second
-	if len(w.skills()) > 1 {
+	if w.shares(q) {
 		patience = 500 * time.Millisecond
 	}
 	fctx, cancel := context.WithTimeout(ctx, patience)
@@ -100,4 +101,14 @@ func (w *Worker) fetch(ctx context.Context, c jetstream.Consumer) (jetstream.Msg
 		w.Log.Debug("Fetching a job", "err", err)
 		return nil, err
 	}
+}
+
+// shares says whether another queue's jobs take the same slots.
+func (w *Worker) shares(q queue) bool {
+	for other := range w.skills() {
+		if other != q && other.engine == q.engine {
+			return true
+		}
+	}
+	return false
 }

@@ -33,7 +33,7 @@ type Worker struct {
 	js      jetstream.JetStream
 	metrics *metrics
 	pace    pace
-	slots   chan struct{} // one token for each job that may run
+	slots   map[string]chan struct{} // of each engine: one token for each job that may run
 	running sync.WaitGroup
 }
 
@@ -44,9 +44,13 @@ func New(d Deps) *Worker {
 	}
 	d.Settings.Concurrency = max(1, d.Settings.Concurrency)
 	w := &Worker{Deps: d, metrics: newMetrics(d.Metrics), pace: usualPace()}
-	w.slots = make(chan struct{}, d.Settings.Concurrency)
-	for range d.Settings.Concurrency {
-		w.slots <- struct{}{}
+	w.slots = map[string]chan struct{}{}
+	for _, e := range d.Engines {
+		slots := make(chan struct{}, d.Settings.Concurrency)
+		for range d.Settings.Concurrency {
+			slots <- struct{}{}
+		}
+		w.slots[e.Name()] = slots
 	}
 	return w
 }

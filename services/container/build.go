@@ -27,6 +27,11 @@ func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.I
 	if err != nil {
 		return answer{}, err
 	}
+	return s.order(ctx, c, who, job, data)
+}
+
+// order has the build room make an image, and gives it a name.
+func (s *Service) order(ctx context.Context, c checked, who *platformv1.Identity, job *buildv1.SubmitBuildRequest, data contents) (answer, error) {
 	plan := s.buildPlan(c, who, job.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return answer{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
@@ -39,7 +44,7 @@ func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.I
 	if err != nil {
 		return answer{}, err
 	}
-	out := answer{plan: plan, build: resp}
+	out := answer{plan: plan, build: resp, request: c.raw}
 	plan.BuildId, plan.Built = resp.GetBuildId(), resp.GetSucceeded()
 	if strings.HasSuffix(plan.GetBuildId(), "_0") {
 		return out, nil // a dry run of what nobody builds: there is nothing to pull
@@ -52,10 +57,14 @@ func (s *Service) submitRecipe(ctx context.Context, c checked, who *platformv1.I
 func (s *Service) whole(ctx context.Context, c checked, who *platformv1.Identity, p place, context []byte) (*buildv1.SubmitBuildRequest, error) {
 	if c.parts == nil {
 		job, err := s.job(ctx, c, who, p)
-		if err == nil {
-			job.Recipe.ContextData = context
+		if err != nil {
+			return nil, err
 		}
-		return job, err
+		job.Recipe.ContextData = context
+		if c.isSif() {
+			return c.sifOf(job, p), nil
+		}
+		return job, nil
 	}
 	var parts []*buildv1.SubmitBuildRequest
 	for _, part := range c.parts {
@@ -106,10 +115,15 @@ func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity, 
 	if p.scope != "" {
 		job.Registries = hosts(c.recipe.images)
 	}
-	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
-		job.ClientIp = ip.String()
-	}
+	job.ClientIp = clientIP(ctx)
 	return job, nil
+}
+
+func clientIP(ctx context.Context) string {
+	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
+		return ip.String()
+	}
+	return ""
 }
 
 // place is where a built image goes, and who may have it.
@@ -207,6 +221,9 @@ func (s *Service) buildPlan(c checked, who *platformv1.Identity, t *buildv1.Targ
 		Identity:   who,
 		Expiration: s.expiration(),
 		Frozen:     c.raw.GetFreeze(),
+	}
+	if c.isSif() {
+		plan.Format = formatSif
 	}
 	if !plan.Frozen {
 		plan.Config = bare(c.raw.GetContainerConfig())

@@ -230,9 +230,9 @@ func TestRefusals(t *testing.T) {
 		kind   fault.Kind
 		text   string
 	}{
-		"Singularity": {func(r *containerv1.ContainerRequest) {
+		"Singularity without credentials": {func(r *containerv1.ContainerRequest) {
 			r.Format, r.Freeze, r.BuildRepository = "sif", true, "q.example/x"
-		}, fault.Unsupported, "Singularity"},
+		}, fault.Invalid, "your own credentials"},
 		"an image not there": {func(r *containerv1.ContainerRequest) { r.ContainerFile = encoded("FROM " + s.image + "x") }, fault.Invalid, "containerFile: " + s.image + "x does not exist"},
 		"a lock not there": {func(r *containerv1.ContainerRequest) {
 			r.ContainerFile, r.Packages = "", s.conda("http://"+s.up.Host+"/lock").Packages

@@ -33,6 +33,9 @@ func contentDigest(r *buildv1.Recipe, registry, repository, scope string) string
 		w.text(f.GetPath(), string(f.GetContent()))
 	}
 	w.config(r.GetConfig())
+	if src := r.GetSource(); src != nil {
+		w.text(src.GetRegistry(), src.GetRepository(), src.GetReference())
+	}
 	return hex.EncodeToString(w.Sum(nil))
 }
 
@@ -43,6 +46,14 @@ func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 	for _, p := range parts {
 		w.text(p.GetContentDigest())
 	}
+	return hex.EncodeToString(w.Sum(nil))
+}
+
+// sifDigest is the SHA-256, in hex, over what decides a Singularity image of what
+// another build makes.
+func sifDigest(of *buildv1.SubmitBuildRequest) string {
+	w := digester{sha256.New()}
+	w.text("slipway sif", templateVersion, of.GetContentDigest())
 	return hex.EncodeToString(w.Sum(nil))
 }
 

@@ -35,7 +35,7 @@ func (s *Service) description(rec record) *containerv1.DescribeContainerResponse
 	out := &containerv1.DescribeContainerResponse{
 		RequestId:         proto.String(plan.GetToken()),
 		TargetImage:       proto.String(s.targetImage(plan)),
-		ContainerImage:    proto.String(sourceImage(plan)),
+		ContainerImage:    proto.String(containerImage(plan, rec.request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
 		ContainerConfig:   withoutValues(plan.GetConfig()),
 		Digests:           plan.GetDigests(),

@@ -353,8 +353,10 @@ func checkFreeze(r *containerv1.ContainerRequest) error {
 	switch {
 	case r.GetFreeze() && r.GetBuildRepository() == "":
 		return fault.Invalid.Newf("freeze needs buildRepository: the repository that the image is pushed to")
-	case r.GetFormat() == "sif" && !r.GetFreeze():
+	case r.GetFormat() == formatSif && !r.GetFreeze():
 		return fault.Invalid.Newf("format sif needs freeze and buildRepository: a Singularity image is pushed to your own repository")
+	case r.GetFormat() == formatSif && strings.Contains(r.GetContainerPlatform(), ","):
+		return fault.Invalid.Newf("containerPlatform must be one platform for a Singularity image")
 	}
 	return nil
 }

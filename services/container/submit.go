@@ -22,8 +22,9 @@ import (
 // answer is what a request comes to.
 type answer struct {
 	plan *containerv1.Plan
-	// build is nil without a recipe.
-	build *buildv1.SubmitBuildResponse
+	// build is nil where nothing has to be made.
+	build   *buildv1.SubmitBuildResponse
+	request *containerv1.ContainerRequest
 }
 
 // SubmitContainer answers a name for what the request describes.
@@ -35,7 +36,7 @@ func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitCo
 	out := &containerv1.SubmitContainerResponse{
 		RequestId:      proto.String(a.plan.GetToken()),
 		TargetImage:    proto.String(s.targetImage(a.plan)),
-		ContainerImage: proto.String(sourceImage(a.plan)),
+		ContainerImage: proto.String(containerImage(a.plan, a.request)),
 		Freeze:         proto.Bool(a.plan.GetFrozen()),
 		Mirror:         proto.Bool(false),
 	}
@@ -62,7 +63,7 @@ func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.Sub
 		TargetImage:    proto.String(s.targetImage(a.plan)),
 		Expiration:     a.plan.GetExpiration(),
 		RequestId:      proto.String(a.plan.GetToken()),
-		ContainerImage: proto.String(sourceImage(a.plan)),
+		ContainerImage: proto.String(containerImage(a.plan, a.request)),
 		BuildId:        present(a.build.GetBuildId()),
 	}, nil
 }
@@ -87,8 +88,14 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 	if err := s.switchedOff(r); err != nil {
 		return answer{}, err
 	}
-	if c.recipe != nil {
+	if err := s.checkPusher(ctx, c, caller.Of(who)); err != nil {
+		return answer{}, err
+	}
+	switch {
+	case c.recipe != nil:
 		return s.submitRecipe(ctx, c, who, data)
+	case r.GetFreeze():
+		return s.submitFrozen(ctx, c, who, data)
 	}
 	plan, err := s.plan(ctx, c, who)
 	if err != nil {
@@ -97,7 +104,7 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 	if err := s.keepLayers(ctx, data.layers, plan.GetExpiration().AsTime()); err != nil {
 		return answer{}, err
 	}
-	return answer{plan: plan}, s.keep(ctx, r, plan)
+	return answer{plan: plan, request: r}, s.keep(ctx, r, plan)
 }
 
 func (s *Service) gate() caller.Gate {
@@ -109,10 +116,8 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
 		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
-	case r.GetFormat() == "sif":
-		return fault.Unsupported.Newf("This service does not make Singularity images: leave format out")
-	case !isRecipe(r) && r.GetFreeze():
-		return fault.Unsupported.Newf("This service does not freeze existing images: leave freeze out, and pull the name that is answered")
+	case r.GetFreeze() && s.deps.Build == nil:
+		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is answered")
 	}
 	return nil
 }
@@ -208,5 +213,18 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 // sourceImage is the fully qualified image behind the name.
 func sourceImage(p *containerv1.Plan) string {
 	src := p.GetSource()
-	return src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
+	name := src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
+	if p.GetFormat() == formatSif {
+		return "oras://" + name
+	}
+	return name
+}
+
+// containerImage is what the name is made of: the image that was asked for, or that
+// was built.
+func containerImage(p *containerv1.Plan, r *containerv1.ContainerRequest) string {
+	if ref, err := oci.ParseReference(r.GetContainerImage()); err == nil {
+		return ref.String()
+	}
+	return sourceImage(p)
 }

@@ -193,8 +193,12 @@ func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, err
 	}
 	if p := resp.GetPlan(); p.GetFrozen() {
 		src := p.GetSource()
-		return nil, coded(fault.NotFound.Newf("This image is frozen; pull %s/%s:%s",
-			src.GetRegistry(), src.GetRepository(), src.GetReference()), "NAME_UNKNOWN")
+		scheme := ""
+		if p.GetFormat() == "sif" {
+			scheme = "oras://"
+		}
+		return nil, coded(fault.NotFound.Newf("This image is frozen; pull %s%s/%s:%s",
+			scheme, src.GetRegistry(), src.GetRepository(), src.GetReference()), "NAME_UNKNOWN")
 	}
 	out, err := newGrant(resp.GetPlan())
 	if err != nil {

@@ -81,7 +81,8 @@ type Config struct {
 	BuildDisk             Bytes         `key:"build_disk" default:"40GiB" help:"Disk space that one build may fill. 0: no limit."`
 	BuildPids             int           `key:"build_pids" default:"4096" help:"Processes of one build's steps. 0: no limit."`
 	BuildCPUs             float64       `key:"build_cpus" default:"0" help:"Processors of one build's steps, e.g. 1.5; at least 0.01. 0: no limit."`
-	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Builds at a time in one process. 0: as many as it has processors."`
+	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Builds of each kind at a time in one process. 0: as many as it has processors."`
+	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
 	TokenTTL         time.Duration `key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -39,6 +40,7 @@ func (c *Config) Validate() error {
 		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency}),
 		processors("build_cpus", c.BuildCPUs),
 		builders(c.BuildkitAddr),
+		compression("sif_compression", c.SifCompression),
 		repository("build_repository", c.BuildRepository),
 		logLevel(c.LogLevel),
 	)
@@ -52,6 +54,17 @@ func loopback(key, v string) error {
 		return fmt.Errorf("%s must be 127.0.0.1 with a port, not %q", key, v)
 	}
 	return nil
+}
+
+// compression reads a compressor and a level, e.g. "zstd-3".
+func compression(key, v string) error {
+	name, level, leveled := strings.Cut(v, "-")
+	most, known := map[string]int{"zstd": 22, "gzip": 9}[name]
+	n, err := strconv.Atoi(level)
+	if v == "" || known && (!leveled || err == nil && n >= 1 && n <= most) {
+		return nil
+	}
+	return fmt.Errorf("%s must be zstd or gzip with a level, e.g. zstd-3 or gzip-6, not %q", key, v)
 }
 
 func atLeast0(values map[string]int) error {

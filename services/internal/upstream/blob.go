@@ -143,3 +143,36 @@ func (r *resuming) Read(p []byte) (int, error) {
 }
 
 func (r *resuming) Close() error { return r.body.Close() }
+
+// ReadBlob begins to read a part of a blob, wherever the registry keeps it; length
+// is at least 1. The bytes are not verified; the caller closes.
+func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest, a Access, from, length int64) (io.ReadCloser, error) {
+	part := fmt.Sprintf("bytes=%d-%d", from, from+length-1)
+	b, err := c.Blob(ctx, http.MethodGet, repo, d, a, part)
+	if err != nil {
+		return nil, err
+	}
+	status, rng := b.Status, b.ContentRange
+	for hop := 0; b.Redirect != nil; hop++ {
+		if hop == 5 {
+			return nil, unexpected(repo.Host, errors.New("it redirects too often"))
+		}
+		resp, err := c.follow(ctx, repo, b.Redirect, http.Header{"Range": {part}})
+		if err != nil {
+			return nil, err
+		}
+		b = &Blob{Body: resp.Body}
+		if resp.StatusCode >= 300 {
+			if b.Redirect, err = resp.Location(); err != nil {
+				return nil, unexpected(repo.Host, err)
+			}
+			drain(resp)
+		}
+		status, rng = resp.StatusCode, resp.Header.Get("Content-Range")
+	}
+	if status == http.StatusPartialContent && rangeStart(rng) == from || status == http.StatusOK && from == 0 {
+		return b.Body, nil
+	}
+	_ = b.Body.Close()
+	return nil, unexpected(repo.Host, errors.New("it does not answer the part that was asked for"))
+}

@@ -184,7 +184,7 @@ func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, 
 		if err != nil {
 			return nil, unexpected(repo.Host, err)
 		}
-		if resp, err = c.follow(ctx, repo, target); err != nil {
+		if resp, err = c.follow(ctx, repo, target, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -200,13 +200,16 @@ func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, 
 }
 
 // follow reads what a registry redirected to; no login goes along.
-func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL) (*http.Response, error) {
+func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL, header http.Header) (*http.Response, error) {
 	if target.Scheme != "https" && !c.plain[repo.Host] {
 		return nil, unexpected(repo.Host, errors.New("it redirects to plain http"))
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
 		return nil, unexpected(repo.Host, err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
 	}
 	resp, err := c.send(req)
 	if err != nil {

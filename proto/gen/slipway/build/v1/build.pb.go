@@ -615,9 +615,9 @@ type SubmitBuildRequest struct {
 	Registries []string `protobuf:"bytes,8,rep,name=registries,proto3" json:"registries,omitempty"`
 	// Whether to answer what would happen, without starting or charging anything.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Builds for one platform each, in the same repository: then the image is an
-	// index over them, the recipe's engine is "index", and its platform names
-	// theirs with a comma.
+	// Builds that this one is made from, in the same repository. With the engine
+	// "index" one for each platform, which the recipe's platform names with a comma;
+	// with the engine "sif" the one image.
 	Parts []*SubmitBuildRequest `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Ids of the parts' builds; set by the build room.
 	PartIds       []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`

@@ -295,7 +295,9 @@ type Presence struct {
 	// When the message was sent.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
 	// Why it can make nothing at all; "" when it can, or is only starting.
-	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Engines that can make nothing now.
+	Problems      []*EngineProblem `protobuf:"bytes,6,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,12 +367,74 @@ func (x *Presence) GetProblem() string {
 	return ""
 }
 
+func (x *Presence) GetProblems() []*EngineProblem {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
+// EngineProblem is an engine that can make nothing.
+type EngineProblem struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The engine, e.g. "sif".
+	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	// Why it cannot, in words for an operator; "" while it is only starting.
+	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineProblem) Reset() {
+	*x = EngineProblem{}
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineProblem) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineProblem) ProtoMessage() {}
+
+func (x *EngineProblem) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineProblem.ProtoReflect.Descriptor instead.
+func (*EngineProblem) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *EngineProblem) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *EngineProblem) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // Capability is an engine for a platform.
 type Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The engine, e.g. "buildkit".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// The architecture, e.g. "amd64".
+	// The architecture, e.g. "amd64"; "any" for an engine that needs none of its own.
 	Architecture  string `protobuf:"bytes,2,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,7 +442,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -390,7 +454,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -403,7 +467,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Capability) GetEngine() string {
@@ -441,13 +505,17 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +
 	"\bLogEntry\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
-	"\x05phase\x18\x02 \x01(\tR\x05phase\"\xc9\x01\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\"\x86\x02\n" +
 	"\bPresence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\x05R\x05slots\x12@\n" +
 	"\fcapabilities\x18\x03 \x03(\v2\x1c.slipway.build.v1.CapabilityR\fcapabilities\x123\n" +
 	"\asent_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06sentAt\x12\x18\n" +
-	"\aproblem\x18\x05 \x01(\tR\aproblem\"H\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\x12;\n" +
+	"\bproblems\x18\x06 \x03(\v2\x1f.slipway.build.v1.EngineProblemR\bproblems\"A\n" +
+	"\rEngineProblem\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\tR\aproblem\"H\n" +
 	"\n" +
 	"Capability\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\"\n" +
@@ -465,25 +533,27 @@ func file_slipway_build_v1_job_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_job_proto_rawDescData
 }
 
-var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_slipway_build_v1_job_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: slipway.build.v1.Job
 	(*Result)(nil),                // 1: slipway.build.v1.Result
 	(*LogChunk)(nil),              // 2: slipway.build.v1.LogChunk
 	(*LogEntry)(nil),              // 3: slipway.build.v1.LogEntry
 	(*Presence)(nil),              // 4: slipway.build.v1.Presence
-	(*Capability)(nil),            // 5: slipway.build.v1.Capability
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(*EngineProblem)(nil),         // 5: slipway.build.v1.EngineProblem
+	(*Capability)(nil),            // 6: slipway.build.v1.Capability
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
 }
 var file_slipway_build_v1_job_proto_depIdxs = []int32{
 	3, // 0: slipway.build.v1.LogChunk.entries:type_name -> slipway.build.v1.LogEntry
-	5, // 1: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
-	6, // 2: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	6, // 1: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
+	7, // 2: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
+	5, // 3: slipway.build.v1.Presence.problems:type_name -> slipway.build.v1.EngineProblem
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_job_proto_init() }
@@ -497,7 +567,7 @@ func file_slipway_build_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_job_proto_rawDesc), len(file_slipway_build_v1_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -43,11 +43,15 @@ type Recipe struct {
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// What is baked into a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// Who can make it: "buildkit", or "index" for an index over other builds.
+	// Who can make it: "buildkit", "freeze" for a copy of an image, "sif" for a
+	// Singularity image, or "index" for an index over other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The Conda environment as the user sees it; "" where there is none. Files hold
 	// what is built from.
-	CondaFile     string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
+	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
+	// The image that it is made from, where there is one; absent for a Dockerfile's.
+	// Its reference is the digest of a manifest or index.
+	Source        *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -143,6 +147,13 @@ func (x *Recipe) GetCondaFile() string {
 		return x.CondaFile
 	}
 	return ""
+}
+
+func (x *Recipe) GetSource() *v1.Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
 }
 
 // File is a file of a build context.
@@ -278,7 +289,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\"slipway/container/v1/request.proto\"\xe1\x02\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x97\x03\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -289,7 +300,9 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\x06config\x18\a \x01(\v2%.slipway.container.v1.ContainerConfigR\x06config\x12\x16\n" +
 	"\x06engine\x18\b \x01(\tR\x06engine\x12\x1d\n" +
 	"\n" +
-	"conda_file\x18\t \x01(\tR\tcondaFile\"4\n" +
+	"conda_file\x18\t \x01(\tR\tcondaFile\x124\n" +
+	"\x06source\x18\n" +
+	" \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"\x81\x01\n" +
@@ -320,16 +333,18 @@ var file_slipway_build_v1_recipe_proto_goTypes = []any{
 	(*Target)(nil),             // 2: slipway.build.v1.Target
 	(*v1.Layer)(nil),           // 3: slipway.container.v1.Layer
 	(*v1.ContainerConfig)(nil), // 4: slipway.container.v1.ContainerConfig
+	(*v1.Source)(nil),          // 5: slipway.container.v1.Source
 }
 var file_slipway_build_v1_recipe_proto_depIdxs = []int32{
 	1, // 0: slipway.build.v1.Recipe.files:type_name -> slipway.build.v1.File
 	3, // 1: slipway.build.v1.Recipe.context:type_name -> slipway.container.v1.Layer
 	4, // 2: slipway.build.v1.Recipe.config:type_name -> slipway.container.v1.ContainerConfig
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	5, // 3: slipway.build.v1.Recipe.source:type_name -> slipway.container.v1.Source
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_recipe_proto_init() }

@@ -287,7 +287,9 @@ type GetBuildCredentialsRequest struct {
 	// The job's ticket.
 	Ticket string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// The registry's host.
-	Registry      string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
+	Registry string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
+	// Whether it is to read the recipe's source with, and not to push.
+	Source        bool `protobuf:"varint,3,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -334,6 +336,13 @@ func (x *GetBuildCredentialsRequest) GetRegistry() string {
 		return x.Registry
 	}
 	return ""
+}
+
+func (x *GetBuildCredentialsRequest) GetSource() bool {
+	if x != nil {
+		return x.Source
+	}
+	return false
 }
 
 // GetBuildCredentialsResponse is a login. Secret.
@@ -412,10 +421,11 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"P\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"h\n" +
 	"\x1aGetBuildCredentialsRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x1a\n" +
-	"\bregistry\x18\x02 \x01(\tR\bregistry\"U\n" +
+	"\bregistry\x18\x02 \x01(\tR\bregistry\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\bR\x06source\"U\n" +
 	"\x1bGetBuildCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
 	"\bpassword\x18\x02 \x01(\tR\bpassword2\xac\x02\n" +

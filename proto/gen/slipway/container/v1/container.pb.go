@@ -1237,6 +1237,143 @@ func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
 }
 
+// StreamSifRequest names a Singularity image and a part of it.
+type StreamSifRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the request that made it.
+	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The first byte wanted, from 0.
+	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// How many bytes are wanted at most; 0 is none: only what the image is.
+	Length        int64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamSifRequest) Reset() {
+	*x = StreamSifRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamSifRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamSifRequest) ProtoMessage() {}
+
+func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
+func (*StreamSifRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *StreamSifRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *StreamSifRequest) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StreamSifRequest) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+// StreamSifResponse is a part of a Singularity image.
+type StreamSifResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes, at most 1 MiB.
+	Chunk []byte `protobuf:"bytes,1,opt,name=chunk,proto3" json:"chunk,omitempty"`
+	// Digest of the whole file; in the first message.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Length of the whole file in bytes; in the first message.
+	Size int64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
+	// A file name for it; in the first message.
+	FileName      string `protobuf:"bytes,4,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamSifResponse) Reset() {
+	*x = StreamSifResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamSifResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamSifResponse) ProtoMessage() {}
+
+func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
+func (*StreamSifResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *StreamSifResponse) GetChunk() []byte {
+	if x != nil {
+		return x.Chunk
+	}
+	return nil
+}
+
+func (x *StreamSifResponse) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *StreamSifResponse) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *StreamSifResponse) GetFileName() string {
+	if x != nil {
+		return x.FileName
+	}
+	return ""
+}
+
 // GetLayerRequest names a layer.
 type GetLayerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1248,7 +1385,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1397,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1410,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -1294,7 +1431,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1443,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1456,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -1467,13 +1604,22 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x13RecordDigestRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x16\n" +
-	"\x14RecordDigestResponse\"2\n" +
+	"\x14RecordDigestResponse\"a\n" +
+	"\x10StreamSifRequest\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x03 \x01(\x03R\x06length\"r\n" +
+	"\x11StreamSifResponse\x12\x14\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x1b\n" +
+	"\tfile_name\x18\x04 \x01(\tR\bfileName\"2\n" +
 	"\x0fGetLayerRequest\x12\x1f\n" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xea\n" +
-	"\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xca\v\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x9e\x01\n" +
@@ -1484,7 +1630,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12e\n" +
 	"\fResolveToken\x12).slipway.container.v1.ResolveTokenRequest\x1a*.slipway.container.v1.ResolveTokenResponse\x12e\n" +
 	"\fRecordDigest\x12).slipway.container.v1.RecordDigestRequest\x1a*.slipway.container.v1.RecordDigestResponse\x12[\n" +
-	"\bGetLayer\x12%.slipway.container.v1.GetLayerRequest\x1a&.slipway.container.v1.GetLayerResponse0\x01B8Z6slipway.dev/proto/gen/slipway/container/v1;containerv1b\x06proto3"
+	"\bGetLayer\x12%.slipway.container.v1.GetLayerRequest\x1a&.slipway.container.v1.GetLayerResponse0\x01\x12^\n" +
+	"\tStreamSif\x12&.slipway.container.v1.StreamSifRequest\x1a'.slipway.container.v1.StreamSifResponse0\x01B8Z6slipway.dev/proto/gen/slipway/container/v1;containerv1b\x06proto3"
 
 var (
 	file_slipway_container_v1_container_proto_rawDescOnce sync.Once
@@ -1498,7 +1645,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -1519,25 +1666,27 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*ResolveTokenResponse)(nil),         // 16: slipway.container.v1.ResolveTokenResponse
 	(*RecordDigestRequest)(nil),          // 17: slipway.container.v1.RecordDigestRequest
 	(*RecordDigestResponse)(nil),         // 18: slipway.container.v1.RecordDigestResponse
-	(*GetLayerRequest)(nil),              // 19: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 20: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 21: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 22: google.protobuf.Timestamp
-	(*ContainerConfig)(nil),              // 23: slipway.container.v1.ContainerConfig
-	(*Plan)(nil),                         // 24: slipway.container.v1.Plan
+	(*StreamSifRequest)(nil),             // 19: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 20: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 21: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 22: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 23: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 24: google.protobuf.Timestamp
+	(*ContainerConfig)(nil),              // 25: slipway.container.v1.ContainerConfig
+	(*Plan)(nil),                         // 26: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	21, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	22, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	21, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	22, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
-	23, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	22, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	22, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	22, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	22, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	23, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	24, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	23, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	24, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	25, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	24, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	24, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	24, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	24, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
 	14, // 9: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	24, // 10: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	26, // 10: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
 	0,  // 11: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
 	2,  // 12: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
 	4,  // 13: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
@@ -1547,19 +1696,21 @@ var file_slipway_container_v1_container_proto_depIdxs = []int32{
 	12, // 17: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
 	15, // 18: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
 	17, // 19: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	19, // 20: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	1,  // 21: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 22: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 23: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	7,  // 24: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	9,  // 25: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	11, // 26: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	13, // 27: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	16, // 28: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	18, // 29: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	20, // 30: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	21, // [21:31] is the sub-list for method output_type
-	11, // [11:21] is the sub-list for method input_type
+	21, // 20: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	19, // 21: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 22: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	3,  // 23: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	5,  // 24: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	7,  // 25: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	9,  // 26: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	11, // 27: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	13, // 28: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	16, // 29: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	18, // 30: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	22, // 31: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	20, // 32: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	22, // [22:33] is the sub-list for method output_type
+	11, // [11:22] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
 	11, // [11:11] is the sub-list for extension extendee
 	0,  // [0:11] is the sub-list for field type_name
@@ -1583,7 +1734,7 @@ func file_slipway_container_v1_container_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,7 @@ const (
 	ContainerService_ResolveToken_FullMethodName         = "/slipway.container.v1.ContainerService/ResolveToken"
 	ContainerService_RecordDigest_FullMethodName         = "/slipway.container.v1.ContainerService/RecordDigest"
 	ContainerService_GetLayer_FullMethodName             = "/slipway.container.v1.ContainerService/GetLayer"
+	ContainerService_StreamSif_FullMethodName            = "/slipway.container.v1.ContainerService/StreamSif"
 )
 
 // ContainerServiceClient is the client API for ContainerService service.
@@ -68,6 +69,10 @@ type ContainerServiceClient interface {
 	// GetLayer streams the bytes of a "data:" layer. NOT_FOUND when no live
 	// request has it. Internal.
 	GetLayer(ctx context.Context, in *GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetLayerResponse], error)
+	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
+	// request made none, UNAVAILABLE while it is being made. Internal: the gateway
+	// makes an HTTP download of it.
+	StreamSif(ctx context.Context, in *StreamSifRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamSifResponse], error)
 }
 
 type containerServiceClient struct {
@@ -187,6 +192,25 @@ func (c *containerServiceClient) GetLayer(ctx context.Context, in *GetLayerReque
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ContainerService_GetLayerClient = grpc.ServerStreamingClient[GetLayerResponse]
 
+func (c *containerServiceClient) StreamSif(ctx context.Context, in *StreamSifRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamSifResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[1], ContainerService_StreamSif_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[StreamSifRequest, StreamSifResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ContainerService_StreamSifClient = grpc.ServerStreamingClient[StreamSifResponse]
+
 // ContainerServiceServer is the server API for ContainerService service.
 // All implementations must embed UnimplementedContainerServiceServer
 // for forward compatibility.
@@ -222,6 +246,10 @@ type ContainerServiceServer interface {
 	// GetLayer streams the bytes of a "data:" layer. NOT_FOUND when no live
 	// request has it. Internal.
 	GetLayer(*GetLayerRequest, grpc.ServerStreamingServer[GetLayerResponse]) error
+	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
+	// request made none, UNAVAILABLE while it is being made. Internal: the gateway
+	// makes an HTTP download of it.
+	StreamSif(*StreamSifRequest, grpc.ServerStreamingServer[StreamSifResponse]) error
 	mustEmbedUnimplementedContainerServiceServer()
 }
 
@@ -261,6 +289,9 @@ func (UnimplementedContainerServiceServer) RecordDigest(context.Context, *Record
 }
 func (UnimplementedContainerServiceServer) GetLayer(*GetLayerRequest, grpc.ServerStreamingServer[GetLayerResponse]) error {
 	return status.Error(codes.Unimplemented, "method GetLayer not implemented")
+}
+func (UnimplementedContainerServiceServer) StreamSif(*StreamSifRequest, grpc.ServerStreamingServer[StreamSifResponse]) error {
+	return status.Error(codes.Unimplemented, "method StreamSif not implemented")
 }
 func (UnimplementedContainerServiceServer) mustEmbedUnimplementedContainerServiceServer() {}
 func (UnimplementedContainerServiceServer) testEmbeddedByValue()                          {}
@@ -456,6 +487,17 @@ func _ContainerService_GetLayer_Handler(srv interface{}, stream grpc.ServerStrea
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ContainerService_GetLayerServer = grpc.ServerStreamingServer[GetLayerResponse]
 
+func _ContainerService_StreamSif_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(StreamSifRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ContainerServiceServer).StreamSif(m, &grpc.GenericServerStream[StreamSifRequest, StreamSifResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ContainerService_StreamSifServer = grpc.ServerStreamingServer[StreamSifResponse]
+
 // ContainerService_ServiceDesc is the grpc.ServiceDesc for ContainerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -504,6 +546,11 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "GetLayer",
 			Handler:       _ContainerService_GetLayer_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "StreamSif",
+			Handler:       _ContainerService_StreamSif_Handler,
 			ServerStreams: true,
 		},
 	},

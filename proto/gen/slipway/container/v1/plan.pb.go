@@ -57,7 +57,9 @@ type Plan struct {
 	Built bool `protobuf:"varint,11,opt,name=built,proto3" json:"built,omitempty"`
 	// Whether the image is pushed for good to a repository of the user's. The token
 	// serves nothing: the source is the name to pull.
-	Frozen        bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Frozen bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// "sif" for a Singularity image; else "".
+	Format        string `protobuf:"bytes,13,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +178,13 @@ func (x *Plan) GetFrozen() bool {
 	return false
 }
 
+func (x *Plan) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
 // Source is an image at somebody's registry.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -244,7 +253,7 @@ var File_slipway_container_v1_plan_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a\"slipway/platform/v1/platform.proto\"\xb9\x03\n" +
+	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a\"slipway/platform/v1/platform.proto\"\xd1\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
 	"\x06source\x18\x02 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x12\n" +
@@ -260,7 +269,8 @@ const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\bbuild_id\x18\n" +
 	" \x01(\tR\abuildId\x12\x14\n" +
 	"\x05built\x18\v \x01(\bR\x05built\x12\x16\n" +
-	"\x06frozen\x18\f \x01(\bR\x06frozen\"b\n" +
+	"\x06frozen\x18\f \x01(\bR\x06frozen\x12\x16\n" +
+	"\x06format\x18\r \x01(\tR\x06format\"b\n" +
 	"\x06Source\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +

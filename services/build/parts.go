@@ -1,0 +1,127 @@
+package build
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Engines that work on images as they lie in registries, whatever they are for.
+const (
+	engineFreeze    = "freeze"
+	engineSif       = "sif"
+	anyArchitecture = "any"
+)
+
+// checkParts looks at the builds that a build is made from.
+func checkParts(req *buildv1.SubmitBuildRequest) error {
+	t := req.GetTarget()
+	if !isIndex(req) && (req.GetRecipe().GetEngine() != engineSif || len(req.GetParts()) != 1) {
+		return fault.Invalid.Newf("Only an index or a Singularity image is made from other builds")
+	}
+	for _, part := range req.GetParts() {
+		if len(part.GetParts()) > 0 || part.GetTarget().GetRepository() != t.GetRepository() || part.GetTarget().GetRegistry() != t.GetRegistry() {
+			return fault.Invalid.Newf("The parts of a build are images of one repository")
+		}
+	}
+	return nil
+}
+
+// admitParts starts what its parts need, and queues the build; nil when another
+// request was faster. It is not charged: its parts are.
+func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	if !isIndex(req) {
+		if err := s.workers.able(capability{req.GetRecipe().GetEngine(), architecture(req.GetRecipe())}); err != nil {
+			return nil, err
+		}
+	}
+	whole := proto.CloneOf(req)
+	whole.Parts = nil
+	for _, part := range req.GetParts() {
+		resp, err := s.SubmitBuild(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		whole.PartIds = append(whole.PartIds, resp.GetBuildId())
+	}
+	rec, err := s.newRecord(ctx, whole)
+	if err != nil {
+		return nil, err
+	}
+	rec.counted = neverCounted
+	won, err := s.store.insert(ctx, rec)
+	if err != nil {
+		return nil, s.deps.DB.Fault("writing a build", err)
+	}
+	if !won {
+		return nil, nil
+	}
+	s.metrics.admitted.WithLabelValues("new").Inc()
+	s.wake()
+	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+}
+
+// settled answers the builds that a build is made from, when all have made their
+// images; nil while one has not. One that failed ends the build.
+func (s *Service) settled(ctx context.Context, r record) ([]record, error) {
+	parts := make([]record, len(r.request.GetPartIds()))
+	for i, id := range r.request.GetPartIds() {
+		var err error
+		if parts[i], err = s.store.get(ctx, id); err != nil {
+			return nil, err
+		}
+		if parts[i].isPending() {
+			return nil, nil
+		}
+	}
+	for _, p := range parts {
+		if !p.succeeded {
+			return nil, s.fail(ctx, r, p.reason, fmt.Sprintf("The build %s for %s failed: %s", p.id, p.request.GetRecipe().GetPlatform(), p.message))
+		}
+	}
+	return parts, nil
+}
+
+// ready leaves out the builds that wait for others.
+func (s *Service) ready(ctx context.Context, waiting []record) ([]record, error) {
+	out := waiting[:0]
+	for _, r := range waiting {
+		if len(r.request.GetPartIds()) > 0 {
+			parts, err := s.settled(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			if parts == nil {
+				continue
+			}
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// recipe is what a worker is to make. The image that another build has made is its
+// source.
+func (s *Service) recipe(ctx context.Context, r record) (*buildv1.Recipe, error) {
+	recipe := r.request.GetRecipe()
+	if len(r.request.GetPartIds()) == 0 {
+		return recipe, nil
+	}
+	parts, err := s.settled(ctx, r)
+	if err != nil {
+		return nil, s.deps.DB.Fault("reading what a build is made from", err)
+	}
+	if len(parts) != 1 {
+		return nil, fault.NotFound.Newf("What the build %s is made from is not there", r.id)
+	}
+	t := parts[0].request.GetTarget()
+	recipe = proto.CloneOf(recipe)
+	recipe.Source = &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: parts[0].digest}
+	return recipe, nil
+}

@@ -1,0 +1,125 @@
+package flatten
+
+import (
+	"archive/tar"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// link says under which name the content of hard links is written.
+type link struct {
+	first string
+	// own says that it is the name which came with the content.
+	own bool
+}
+
+// survivors lists what hard links that are left lead to.
+func (t *tree) survivors() map[place]link {
+	out := map[place]link{}
+	t.root.walk("", func(path string, n *node) {
+		if n.isDir() || n.leftOut || n.at == n.inode {
+			return
+		}
+		if l, ok := out[n.inode]; !ok || path < l.first {
+			out[n.inode] = link{first: path}
+		}
+	})
+	if len(out) == 0 {
+		return out
+	}
+	t.root.walk("", func(path string, n *node) {
+		if _, ok := out[n.inode]; ok && n.at == n.inode {
+			out[n.inode] = link{first: path, own: true}
+		}
+	})
+	return out
+}
+
+// walk calls f for everything below a directory, in any order.
+func (n *node) walk(path string, f func(path string, n *node)) {
+	for name, child := range n.children {
+		below := join(path, name)
+		f(below, child)
+		child.walk(below, f)
+	}
+}
+
+func join(dir, name string) string {
+	if dir == "" {
+		return name
+	}
+	return dir + "/" + name
+}
+
+// emitter writes the entries that won.
+type emitter struct {
+	tree    *tree
+	links   map[place]link
+	out     *tar.Writer
+	piece   []byte
+	summary Summary
+}
+
+// entry writes an entry under the name that it has in the end, if any.
+func (e *emitter) entry(at place, h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	path, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	n := e.tree.lookup(path)
+	won := n != nil && n.at == at && !n.leftOut
+	l, linked := e.links[at]
+	switch {
+	case h.Typeflag == tar.TypeLink && !won:
+		return nil
+	case h.Typeflag == tar.TypeLink:
+		if l := e.links[n.inode]; l.first != path {
+			return e.write(&tar.Header{Typeflag: tar.TypeLink, Name: path, Linkname: l.first}, nil)
+		}
+		return nil // it was written with its content
+	case won:
+		return e.write(header(h, path), content)
+	case linked && !l.own: // its own name is gone
+		return e.write(header(h, l.first), content)
+	}
+	return nil
+}
+
+func (e *emitter) write(h *tar.Header, content io.Reader) error {
+	if err := e.out.WriteHeader(h); err != nil {
+		return err
+	}
+	e.summary.Entries++
+	if h.Typeflag != tar.TypeReg {
+		return nil
+	}
+	e.summary.Bytes += h.Size
+	if e.piece == nil {
+		e.piece = make([]byte, 128<<10)
+	}
+	_, err := io.CopyBuffer(e.out, content, e.piece)
+	return err
+}
+
+// implied writes the directories that no entry names.
+func (e *emitter) implied(path string, n *node) error {
+	if n.at == nowhere && path != "" {
+		err := e.write(&tar.Header{Typeflag: tar.TypeDir, Name: path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}, nil)
+		if err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.children)) {
+		if child := n.children[name]; child.isDir() {
+			if err := e.implied(join(path, name), child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package flatten
+
+import (
+	"archive/tar"
+	"encoding/base64"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	maxName = 255
+	maxPath = 4095
+)
+
+// clean is a path below the root, without slashes at its ends; "" is the root.
+func clean(raw string) (string, error) {
+	if len(raw) > maxPath || strings.ContainsRune(raw, 0) {
+		return "", refuse("has a name that no file can have, %s", quoted(raw))
+	}
+	if isClean(raw) {
+		return raw, nil
+	}
+	var parts []string
+	for part := range strings.SplitSeq(raw, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part == "..":
+			return "", refuse("leads out of the image: %s", quoted(raw))
+		case len(part) > maxName:
+			return "", refuse("has a name that no file can have, %s", quoted(raw))
+		default:
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, "/"), nil
+}
+
+// isClean knows the usual case without making a new text.
+func isClean(raw string) bool {
+	length := 0
+	for i := range len(raw) {
+		switch {
+		case raw[i] != '/':
+			length++
+			continue
+		case length == 0 || length > maxName:
+			return false
+		}
+		if part := raw[i-length : i]; part == "." || part == ".." {
+			return false
+		}
+		length = 0
+	}
+	last := raw[len(raw)-length:]
+	return length > 0 && length <= maxName && last != "." && last != ".."
+}
+
+// check refuses entries that no file system could hold.
+func check(h *tar.Header) error {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse, tar.TypeDir, tar.TypeLink, tar.TypeChar, tar.TypeBlock, tar.TypeFifo: //nolint:staticcheck // RegA is in old archives
+	case tar.TypeSymlink:
+		if h.Linkname == "" || len(h.Linkname) > maxPath {
+			return refuse("has a symbolic link %s that leads nowhere", quoted(h.Name))
+		}
+	default:
+		return refuse("has an entry %s of the unknown type %q", quoted(h.Name), h.Typeflag)
+	}
+	if h.Uid < 0 || h.Gid < 0 || int64(h.Uid) >= math.MaxUint32 || int64(h.Gid) >= math.MaxUint32 {
+		return refuse("has an entry %s of an impossible owner", quoted(h.Name))
+	}
+	return nil
+}
+
+// header is an entry as it is written: what a file system keeps, and nothing of
+// how the layer was made.
+func header(h *tar.Header, name string) *tar.Header {
+	out := &tar.Header{
+		Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size,
+		Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: seconds(h.ModTime), PAXRecords: xattrs(h.PAXRecords),
+	}
+	switch h.Typeflag {
+	case tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // see check
+		out.Typeflag = tar.TypeReg
+	case tar.TypeDir:
+		out.Name += "/"
+		out.Size = 0
+	case tar.TypeSymlink, tar.TypeFifo:
+		out.Size = 0
+	}
+	if name == "" {
+		out.Name = "./"
+	}
+	return out
+}
+
+// seconds is a time as squashfs keeps it.
+func seconds(t time.Time) time.Time {
+	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
+}
+
+// xattrs are the extended attributes that squashfs can keep; nil for none.
+func xattrs(records map[string]string) map[string]string {
+	const schily, libarchive = "SCHILY.xattr.", "LIBARCHIVE.xattr."
+	var out map[string]string
+	keep := func(name, value string) {
+		space, _, _ := strings.Cut(name, ".")
+		if space != "user" && space != "security" && space != "trusted" || strings.HasPrefix(name, "trusted.overlay.") {
+			return
+		}
+		if strings.ContainsAny(name, "=\x00") || len(name) > maxName || len(value) > math.MaxUint16 {
+			return
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[schily+name] = value
+	}
+	for key, value := range records {
+		if name, ok := strings.CutPrefix(key, libarchive); ok && records[schily+name] == "" {
+			if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "=")); err == nil {
+				keep(name, string(raw))
+			}
+		}
+		if name, ok := strings.CutPrefix(key, schily); ok {
+			keep(name, value)
+		}
+	}
+	return out
+}
+
+// quoted shows a name from outside.
+func quoted(s string) string {
+	if len(s) > 120 {
+		s = s[:120] + "…"
+	}
+	return strconv.Quote(s)
+}

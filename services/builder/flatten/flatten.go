@@ -1,0 +1,106 @@
+// Package flatten makes one tree of an image's layers, and writes it as one tar.
+//
+// It reads every layer twice, as a stream: first the headers, from which follows
+// which entry wins at each path, then the contents of the winners. It keeps names
+// in memory and nothing on disk. It trusts no layer: what leads out of the image,
+// or is out of proportion, is refused. What it writes follows from the layers
+// alone: the same layers, the same bytes. The truth is the OCI image
+// specification's layer.md ("Applying Changesets").
+package flatten
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Layer is one layer of an image.
+type Layer struct {
+	// Name is for messages, e.g. its digest.
+	Name string
+	// Open begins to read it: a tar, plain or compressed with gzip or zstd. It is
+	// called twice, must answer the same bytes, and is to fail at the end when they
+	// are not those that were wanted.
+	Open func(context.Context) (io.ReadCloser, error)
+	// Size is its length as stored, in bytes; 0 means unknown. What is unpacked must
+	// be in proportion to it.
+	Size int64
+}
+
+// Limits are how large an image may be; a zero is no limit.
+type Limits struct {
+	// Bytes is the length of all that is unpacked.
+	Bytes int64
+	// Entries is the number of entries in all layers.
+	Entries int
+}
+
+// Summary says what was written.
+type Summary struct {
+	// Entries and Bytes are what the image holds: names, and bytes in files.
+	Entries int
+	Bytes   int64
+	// LeftOut counts device nodes, which no ordinary user can make.
+	LeftOut int
+}
+
+// Refusal is an image that cannot be flattened, whatever one does.
+type Refusal struct {
+	// Layer is the name of the one at fault.
+	Layer string
+	// Why is for the user.
+	Why string
+}
+
+// Error is the text for the user.
+func (r *Refusal) Error() string { return fmt.Sprintf("the layer %s %s", r.Layer, r.Why) }
+
+// Write writes what the layers, lowest first, amount to. Every directory comes
+// with a header, though maybe after what is in it; every name once; links to a
+// file after the file. A *Refusal is the image's fault; other errors are those of
+// Open, of w, or of ctx.
+func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
+	t := newTree()
+	r := &reading{limits: limits}
+	for i, l := range layers {
+		err := r.each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
+			return t.apply(place{int32(i), int32(k)}, h)
+		})
+		if err != nil {
+			return Summary{}, err
+		}
+	}
+	e := &emitter{tree: t, links: t.survivors(), out: tar.NewWriter(w)}
+	r = &reading{limits: limits}
+	for i, l := range layers {
+		err := r.each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
+			return e.entry(place{int32(i), int32(k)}, h, content)
+		})
+		if err != nil {
+			return Summary{}, err
+		}
+	}
+	if err := e.implied("", t.root); err != nil {
+		return Summary{}, err
+	}
+	e.summary.LeftOut = t.leftOut
+	return e.summary, e.out.Close()
+}
+
+// errRefused is a refusal that does not know its layer yet.
+type errRefused struct{ why string }
+
+func (e *errRefused) Error() string { return e.why }
+
+func refuse(format string, args ...any) error { return &errRefused{fmt.Sprintf(format, args...)} }
+
+// blame names the layer in a refusal.
+func blame(l Layer, err error) error {
+	var r *errRefused
+	if errors.As(err, &r) {
+		return &Refusal{Layer: l.Name, Why: r.why}
+	}
+	return err
+}

@@ -1,0 +1,292 @@
+package flatten
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Entries of layers, shortly.
+func dir(name string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o750}
+}
+func hard(name, to string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
+}
+func soft(name, to string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}
+}
+func gone(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name} }
+
+// file holds its text in Uname, which is not written.
+func file(name, text string) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o640, Uname: text, Size: int64(len(text)), ModTime: time.Unix(1e9, 0)}
+}
+
+func archive(t testing.TB, entries ...*tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		h := *h
+		text := h.Uname
+		h.Uname = ""
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipped(t testing.TB, raw []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write(raw); err != nil || z.Close() != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func layersOf(raw ...[]byte) []Layer {
+	var out []Layer
+	for i, r := range raw {
+		out = append(out, Layer{Name: fmt.Sprint(i), Size: int64(len(r)), Open: func(context.Context) (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(r)), nil
+		}})
+	}
+	return out
+}
+
+// shown is what a tar holds, one line for each name, sorted. Hard links show the
+// content that they lead to.
+func shown(t testing.TB, raw []byte) []string {
+	t.Helper()
+	var out []string
+	content := map[string]string{}
+	for r := tar.NewReader(bytes.NewReader(raw)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			slices.Sort(out)
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%s %o", h.Name, h.Mode)
+		switch h.Typeflag {
+		case tar.TypeReg:
+			text, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content[h.Name] = string(text)
+			line += " " + string(text)
+		case tar.TypeLink:
+			text, ok := content[h.Linkname]
+			if !ok {
+				t.Errorf("%s leads to %s, which is not there yet", h.Name, h.Linkname)
+			}
+			line = h.Name + " = " + text
+		case tar.TypeSymlink:
+			line = h.Name + " -> " + h.Linkname
+		}
+		out = append(out, line)
+	}
+}
+
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	type layer []*tar.Header
+	tests := []struct {
+		name   string
+		layers []layer
+		want   []string
+	}{
+		{"one layer", []layer{{dir("a"), file("a/f", "x"), soft("s", "/a/f")}}, []string{"a/ 750", "a/f 640 x", "s -> /a/f"}},
+		{"names with dots and slashes", []layer{{file("./a//f", "x"), file("/b", "y")}}, []string{"a/ 755", "a/f 640 x", "b 640 y"}},
+		{"an upper file wins", []layer{{file("f", "old")}, {file("f", "new")}}, []string{"f 640 new"}},
+		{"the last of one name in a layer wins", []layer{{file("f", "1"), file("f", "2")}}, []string{"f 640 2"}},
+		{"a whiteout", []layer{{dir("d"), file("d/f", "x"), file("d/g", "y")}, {gone("d/.wh.f")}}, []string{"d/ 750", "d/g 640 y"}},
+		{"a whiteout of a folder", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}}, nil},
+		{"a whiteout spares its own layer", []layer{{file("f", "old")}, {file("f", "new"), gone(".wh.f")}}, []string{"f 640 new"}},
+		{"deleted and added again", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}, {file("d/g", "y")}}, []string{"d/ 755", "d/g 640 y"}},
+		{"deleted and made anew in one layer", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d"), dir("d"), file("d/g", "y")}}, []string{"d/ 750", "d/g 640 y"}},
+		{"an opaque folder, marked last", []layer{{dir("d"), file("d/f", "x"), dir("d/e"), file("d/e/f", "z")}, {dir("d"), file("d/g", "y"), dir("d/e"), file("d/e/g", "w"), gone("d/.wh..wh..opq")}},
+			[]string{"d/ 750", "d/e/ 750", "d/e/g 640 w", "d/g 640 y"}},
+		{"an opaque folder keeps no modes", []layer{{dir("d"), dir("d/e")}, {gone("d/.wh..wh..opq"), file("d/e/g", "w")}}, []string{"d/ 750", "d/e/ 755", "d/e/g 640 w"}},
+		{"a folder becomes a link", []layer{{dir("d"), file("d/f", "x")}, {soft("d", "e")}}, []string{"d -> e"}},
+		{"a link becomes a folder", []layer{{soft("lib", "usr/lib")}, {file("lib/f", "x")}}, []string{"lib/ 755", "lib/f 640 x"}},
+		{"a file becomes a folder, then a link, then a file", []layer{{file("p", "x")}, {dir("p"), file("p/q", "y")}, {soft("p", "z")}, {file("p", "w")}}, []string{"p 640 w"}},
+		{"hard links", []layer{{file("a", "x"), hard("b", "a"), hard("c", "./b")}}, []string{"a 640 x", "b = x", "c = x"}},
+		// The case of toolbox.md: the other name keeps the content.
+		{"the first of two hard links is replaced", []layer{{file("a", "old"), hard("b", "a")}, {file("a", "new")}}, []string{"a 640 new", "b 640 old"}},
+		{"the first of three hard links is deleted", []layer{{file("a", "old"), hard("b", "a"), hard("c", "a")}, {gone(".wh.a")}}, []string{"b 640 old", "c = old"}},
+		{"a hard link to a lower layer", []layer{{file("a", "x")}, {hard("b", "a")}}, []string{"a 640 x", "b = x"}},
+		{"a hard link is replaced", []layer{{file("a", "x"), hard("b", "a")}, {file("b", "y")}}, []string{"a 640 x", "b 640 y"}},
+		{"a hard link to a symbolic one", []layer{{soft("a", "x"), hard("b", "a")}, {gone(".wh.a")}}, []string{"b -> x"}},
+		{"an absolute hard link stays in the image", []layer{{file("a", "x"), hard("b", "/a")}}, []string{"a 640 x", "b = x"}},
+		{"devices are left out, and hide", []layer{{file("dev/null", "x")}, {{Typeflag: tar.TypeChar, Name: "dev/null"}, hard("dev/zero", "dev/null")}}, []string{"dev/ 755"}},
+		{"a pipe", []layer{{{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}}}, []string{"p 600"}},
+		{"the root", []layer{{{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700}}}, []string{"./ 700"}},
+		{"what aufs leaves", []layer{{gone(".wh..wh.plnk"), gone(".wh..wh.orph")}}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var raw, packed [][]byte
+			for _, l := range tt.layers {
+				raw = append(raw, archive(t, l...))
+				packed = append(packed, zipped(t, archive(t, l...)))
+			}
+			var first, second bytes.Buffer
+			if _, err := Write(t.Context(), &first, layersOf(raw...), Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Write(t.Context(), &second, layersOf(packed...), Limits{}); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(tt.want, shown(t, first.Bytes())); d != "" {
+				t.Error(d)
+			}
+			if !bytes.Equal(first.Bytes(), second.Bytes()) {
+				t.Error("compressed layers give other bytes")
+			}
+		})
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	t.Parallel()
+	bomb := &tar.Header{Typeflag: tar.TypeReg, Name: "zeros", Size: 101 << 20, Uname: strings.Repeat("\x00", 101<<20)}
+	tests := []struct {
+		name   string
+		layer  []byte
+		limits Limits
+		why    string
+	}{
+		{"a name outside", archive(t, file("../x", "y")), Limits{}, "leads out"},
+		{"a name outside, later", archive(t, file("a/b/../../../x", "y")), Limits{}, "leads out"},
+		{"a hard link outside", archive(t, hard("a", "../../etc/shadow")), Limits{}, "leads out"},
+		{"a hard link to a file of this machine", archive(t, hard("a", "/etc/shadow")), Limits{}, "not in the image"},
+		{"a hard link to a folder", archive(t, dir("d"), hard("a", "d")), Limits{}, "to the directory"},
+		{"an entry behind an absolute link", archive(t, soft("x", "/etc"), file("x/passwd", "root")), Limits{}, "no directory"},
+		{"a whiteout of the parent", archive(t, gone("d/.wh...")), Limits{}, "no name"},
+		{"a whiteout of nothing", archive(t, gone(".wh.")), Limits{}, "no name"},
+		{"a link to nowhere", archive(t, soft("x", "")), Limits{}, "nowhere"},
+		{"a long name", archive(t, file(strings.Repeat("n", 256), "")), Limits{}, "no file can have"},
+		{"a root that is a file", archive(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}), Limits{}, "root"},
+		{"a bomb", zipped(t, archive(t, bomb)), Limits{}, "proportion"},
+		{"too much", archive(t, file("a", strings.Repeat("x", 4000))), Limits{Bytes: 1000}, "more than"},
+		{"too many", archive(t, file("a", ""), file("b", ""), file("c", "")), Limits{Entries: 2}, "more than 2 entries"},
+		{"half a file", archive(t, file("a", strings.Repeat("x", 4000)))[:1000], Limits{}, "damaged"},
+		{"half a stream", zipped(t, archive(t, file("a", "x")))[:40], Limits{}, "damaged"},
+		{"no archive", []byte(strings.Repeat("no archive ", 100)), Limits{}, "damaged"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := Write(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
+			var refused *Refusal
+			if !errors.As(err, &refused) || !strings.Contains(refused.Why, tt.why) || refused.Layer != "0" {
+				t.Errorf("it is answered %v", err)
+			}
+		})
+	}
+}
+
+// TestWriteKeeps shows what of an entry is kept, and what is not.
+func TestWriteKeeps(t *testing.T) {
+	t.Parallel()
+	h := &tar.Header{
+		Typeflag: tar.TypeReg, Name: "f", Mode: 0o4755, Uid: 12, Gid: 300_000, ModTime: time.Unix(1e9, 5), Format: tar.FormatPAX,
+		PAXRecords: map[string]string{"SCHILY.xattr.user.a": "1", "SCHILY.xattr.system.posix_acl_access": "2", "SCHILY.xattr.security.capability": "\x01\x00", "comment": "x"},
+	}
+	var b bytes.Buffer
+	if _, err := Write(t.Context(), &b, layersOf(archive(t, h)), Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := tar.NewReader(&b).Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"SCHILY.xattr.user.a": "1", "SCHILY.xattr.security.capability": "\x01\x00"}
+	if got.Mode != 0o4755 || got.Uid != 12 || got.Gid != 300_000 || !got.ModTime.Equal(time.Unix(1e9, 0)) {
+		t.Errorf("it is %+v", got)
+	}
+	if d := cmp.Diff(want, got.PAXRecords); d != "" {
+		t.Error(d)
+	}
+}
+
+// TestWriteTellsWhoFailed keeps a layer that cannot be read from being blamed.
+func TestWriteTellsWhoFailed(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("the connection broke")
+	raw := archive(t, file("a", strings.Repeat("x", 4000)))
+	l := Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(raw[:2000]), failing{broken})), nil
+	}}
+	if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) || errors.As(err, new(*Refusal)) {
+		t.Errorf("it is answered %v", err)
+	}
+	// What is wrong shows only after the archive, at the layer's very end.
+	l.Open = func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(io.MultiReader(bytes.NewReader(raw), failing{broken})), nil
+	}
+	if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) {
+		t.Errorf("it is answered %v", err)
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// FuzzWrite holds that what is written can be read, has every name once, and none
+// that leads out.
+func FuzzWrite(f *testing.F) {
+	f.Add(archive(f, dir("d"), file("d/f", "x"), hard("b", "d/f"), soft("s", "/x")), archive(f, gone(".wh.b"), gone("d/.wh..wh..opq")))
+	f.Add(archive(f, file("a", "old"), hard("b", "a")), zipped(f, archive(f, file("a", "new"))))
+	f.Add(archive(f, file("../a", "x")), []byte("no archive"))
+	f.Fuzz(func(t *testing.T, lower, upper []byte) {
+		var b bytes.Buffer
+		if _, err := Write(t.Context(), &b, layersOf(lower, upper), Limits{Bytes: 1 << 20, Entries: 1000}); err != nil {
+			return
+		}
+		seen := map[string]bool{}
+		for r := tar.NewReader(&b); ; {
+			h, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := strings.TrimSuffix(h.Name, "/")
+			if seen[name] || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") || name == "" {
+				t.Fatalf("it holds %q", h.Name)
+			}
+			if h.Typeflag == tar.TypeLink && !seen[h.Linkname] {
+				t.Fatalf("%q leads to %q, which was not written", h.Name, h.Linkname)
+			}
+			seen[name] = true
+		}
+	})
+}

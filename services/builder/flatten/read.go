@@ -1,0 +1,179 @@
+package flatten
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// harmless is how much a layer may hold however small it is, and proportion how
+	// many times its stored size otherwise.
+	harmless   = 100 << 20
+	proportion = 200
+	// window is the most that a zstd stream may ask for, in bytes.
+	window = 32 << 20
+)
+
+// reading goes through layers and counts what it sees.
+type reading struct {
+	limits  Limits
+	entries int
+	bytes   int64
+}
+
+// each calls f for every entry of a layer, numbered from 0.
+func (r *reading) each(ctx context.Context, l Layer, f func(k int, h *tar.Header, content io.Reader) error) error {
+	raw, err := l.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer raw.Close()
+	source := &watched{ctx: ctx, in: raw}
+	unpacked, done, err := decompress(source)
+	if err == nil {
+		defer done()
+		err = r.entriesOf(l, unpacked, f)
+	}
+	if err == nil {
+		// What follows the archive belongs to the layer: whoever opened it checks it
+		// at its end.
+		_, err = io.Copy(io.Discard, source)
+	}
+	switch {
+	case source.err != nil:
+		return fmt.Errorf("reading the layer %s: %w", l.Name, source.err)
+	case errors.Is(err, errDamaged), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
+		return &Refusal{Layer: l.Name, Why: "is damaged: " + err.Error()}
+	}
+	return blame(l, err)
+}
+
+func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Header, content io.Reader) error) error {
+	most := int64(harmless)
+	if l.Size > 0 {
+		most = max(most, l.Size*proportion)
+	}
+	stream := &bounded{in: unpacked, left: most, total: &r.bytes, most: r.limits.Bytes}
+	archive := tar.NewReader(bufio.NewReaderSize(stream, 128<<10))
+	var logical int64
+	for k := 0; ; k++ {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			_, err = io.Copy(io.Discard, stream)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if r.entries++; r.limits.Entries > 0 && r.entries > r.limits.Entries {
+			return refuse("is of an image with more than %d entries", r.limits.Entries)
+		}
+		// A sparse file holds more than its bytes in the stream.
+		if header(h, "").Typeflag == tar.TypeReg {
+			logical += h.Size
+		}
+		if h.Size < 0 || logical < 0 || logical > most {
+			return errProportion()
+		}
+		if r.limits.Bytes > 0 && logical > r.limits.Bytes {
+			return errBytes(r.limits.Bytes)
+		}
+		if err := f(k, h, archive); err != nil {
+			return err
+		}
+	}
+}
+
+func errProportion() error { return refuse("unpacks to more than is in proportion to its size") }
+func errBytes(n int64) error {
+	return refuse("is of an image that unpacks to more than %d MiB", n>>20)
+}
+
+// bounded ends a stream that becomes too long.
+type bounded struct {
+	in    io.Reader
+	left  int64
+	total *int64
+	most  int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	b.left -= int64(n)
+	*b.total += int64(n)
+	switch {
+	case b.left < 0:
+		return 0, errProportion()
+	case b.most > 0 && *b.total > b.most:
+		return 0, errBytes(b.most)
+	}
+	return n, err
+}
+
+// watched tells the source's own errors from those of what it holds.
+type watched struct {
+	ctx context.Context //nolint:containedctx // for the time of one read
+	in  io.Reader
+	err error
+}
+
+func (s *watched) Read(p []byte) (int, error) {
+	if s.err == nil {
+		s.err = s.ctx.Err()
+	}
+	if s.err != nil {
+		return 0, s.err
+	}
+	n, err := s.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// errDamaged marks what the compression says.
+var errDamaged = errors.New("it cannot be decompressed")
+
+// damaged marks the errors of a decompressor.
+type damaged struct{ io.Reader }
+
+func (d damaged) Read(p []byte) (int, error) {
+	n, err := d.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	return n, err
+}
+
+// decompress tells by the first bytes how a stream is compressed. The caller calls
+// done when it has read.
+func decompress(source io.Reader) (out io.Reader, done func(), err error) {
+	in := bufio.NewReaderSize(source, 64<<10)
+	magic, err := in.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		return damaged{z}, func() { _ = z.Close() }, nil
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		if err != nil {
+			return nil, nil, err
+		}
+		return damaged{z}, z.Close, nil
+	}
+	return in, func() {}, nil
+}

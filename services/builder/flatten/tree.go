@@ -1,0 +1,198 @@
+package flatten
+
+import (
+	"archive/tar"
+	"strings"
+)
+
+// place is an entry: the layer's number and the entry's in it.
+type place struct{ layer, entry int32 }
+
+// nowhere is the place of a directory that no entry names.
+var nowhere = place{-1, -1}
+
+// node is a name in the tree.
+type node struct {
+	// at is the entry that put it here, inode the one with its content: another for
+	// a hard link.
+	at, inode place
+	// touched is the last layer that put something here or below.
+	touched int32
+	// leftOut is a device: it hides what was there, and is not written.
+	leftOut bool
+	// children are nil for anything but a directory.
+	children map[string]*node
+}
+
+func (n *node) isDir() bool { return n.children != nil }
+
+func newDir(at place, layer int32) *node {
+	return &node{at: at, inode: at, touched: layer, children: map[string]*node{}}
+}
+
+type tree struct {
+	root    *node
+	leftOut int
+}
+
+func newTree() *tree { return &tree{root: newDir(nowhere, -1)} }
+
+// lookup answers nil for what is not there.
+func (t *tree) lookup(path string) *node {
+	n := t.root
+	for path != "" && n != nil {
+		var name string
+		name, path, _ = strings.Cut(path, "/")
+		n = n.children[name]
+	}
+	return n
+}
+
+// Names with a meaning of their own (layer.md, "Whiteouts").
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+	aufs     = ".wh..wh."
+)
+
+// apply puts an entry into the tree.
+func (t *tree) apply(at place, h *tar.Header) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	path, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	dir, name := "", path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		dir, name = path[:i], path[i+1:]
+	}
+	if strings.HasPrefix(name, whiteout) {
+		return t.remove(at.layer, dir, name)
+	}
+	if err := check(h); err != nil {
+		return err
+	}
+	if path == "" {
+		if h.Typeflag != tar.TypeDir {
+			return refuse("has a root that is no directory")
+		}
+		t.root.at, t.root.inode, t.root.touched = at, at, at.layer
+		return nil
+	}
+	var target *node // looked up before the new name may replace it
+	if h.Typeflag == tar.TypeLink {
+		if target, err = t.target(h); err != nil {
+			return err
+		}
+	}
+	parent, err := t.parent(dir, at.layer)
+	if err != nil {
+		return err
+	}
+	t.place(parent, name, at, h.Typeflag, target)
+	return nil
+}
+
+// place puts an entry into its directory.
+func (t *tree) place(parent *node, name string, at place, kind byte, target *node) {
+	old := parent.children[name]
+	switch {
+	case kind == tar.TypeDir && old != nil && old.isDir():
+		old.at, old.inode, old.touched = at, at, at.layer
+	case kind == tar.TypeDir:
+		parent.children[name] = newDir(at, at.layer)
+	case target != nil && target == old: // a name that is a link to itself
+	case target != nil:
+		parent.children[name] = &node{at: at, inode: target.inode, touched: at.layer, leftOut: target.leftOut}
+	default:
+		n := &node{at: at, inode: at, touched: at.layer, leftOut: kind == tar.TypeChar || kind == tar.TypeBlock}
+		if n.leftOut {
+			t.leftOut++
+		}
+		parent.children[name] = n
+	}
+}
+
+// target is what a hard link leads to.
+func (t *tree) target(h *tar.Header) (*node, error) {
+	path, err := clean(h.Linkname)
+	if err != nil {
+		return nil, err
+	}
+	n := t.lookup(path)
+	switch {
+	case n == nil:
+		return nil, refuse("has a hard link %s to %s, which is not in the image", quoted(h.Name), quoted(h.Linkname))
+	case n.isDir():
+		return nil, refuse("has a hard link %s to the directory %s", quoted(h.Name), quoted(h.Linkname))
+	}
+	return n, nil
+}
+
+// parent is the directory of a new entry, made where it is missing. What an
+// earlier layer has there as a file or a link gives way; within one layer an entry
+// behind a link would be written to wherever that leads.
+func (t *tree) parent(dir string, layer int32) (*node, error) {
+	n := t.root
+	n.touched = layer
+	for rest := dir; rest != ""; {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		next := n.children[name]
+		switch {
+		case next == nil:
+			next = newDir(nowhere, layer)
+			n.children[name] = next
+		case !next.isDir() && next.at.layer == layer:
+			return nil, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
+		case !next.isDir():
+			next = newDir(nowhere, layer)
+			n.children[name] = next
+		}
+		next.touched = layer
+		n = next
+	}
+	return n, nil
+}
+
+// remove obeys a whiteout: it hides what earlier layers have put there, and nothing
+// of its own layer.
+func (t *tree) remove(layer int32, dir, name string) error {
+	hidden := strings.TrimPrefix(name, whiteout)
+	switch {
+	case name == opaque, strings.HasPrefix(name, aufs):
+	case hidden == "" || hidden == "." || hidden == "..":
+		return refuse("has a whiteout of no name, %s", quoted(name))
+	}
+	parent := t.lookup(dir)
+	switch {
+	case parent == nil || !parent.isDir():
+	case name == opaque:
+		for child := range parent.children {
+			parent.drop(child, layer)
+		}
+	case strings.HasPrefix(name, aufs): // what aufs wrote for itself
+	default:
+		parent.drop(hidden, layer)
+	}
+	return nil
+}
+
+// drop removes what layers before this one have put under a name.
+func (n *node) drop(name string, layer int32) {
+	child := n.children[name]
+	switch {
+	case child == nil:
+	case child.touched < layer:
+		delete(n.children, name)
+	case child.isDir():
+		if child.at.layer < layer {
+			child.at, child.inode = nowhere, nowhere
+		}
+		for below := range child.children {
+			child.drop(below, layer)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package builder
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/ref"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/internal/addition"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// anyArchitecture is what an engine declares that runs nothing of an image.
+const anyArchitecture = "any"
+
+// Copying are the settings of engines that work on images as they lie in
+// registries.
+type Copying struct {
+	// Work answers logins.
+	Work buildv1.WorkServiceClient
+	// Egress decides which addresses a layer may be fetched from.
+	Egress *upstream.Egress
+	// Registries reads images.
+	Registries Registries
+	// Layers answers layers that came with requests; nil where they cannot be had.
+	Layers Layers
+}
+
+func (c Copying) world() world {
+	return world{egress: c.Egress, registries: c.Registries, layers: c.Layers}
+}
+
+// original is the image that another is made from, for one platform.
+type original struct {
+	world
+	name   string // for messages
+	client *regclient.RegClient
+	ref    ref.Ref
+	source oci.Source
+	// doc is the image manifest; layers are what it lists.
+	doc    oci.Document
+	layers []oci.Descriptor
+}
+
+// original looks the recipe's source up, with the login of whoever asked.
+func (w world) original(ctx context.Context, job Job, l *logins) (*original, error) {
+	src := job.Recipe.GetSource()
+	user, password, err := l.ofSource(ctx, src.GetRegistry())
+	if err != nil {
+		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
+	}
+	access := upstream.Access{Scope: tryOf(job) + " source", Login: upstream.Login{Username: user, Password: password}}
+	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
+	o := &original{
+		world: w, name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
+		client: w.control(repo.Host, access), source: w.registries.Source(repo, access),
+	}
+	if o.ref, err = ref.New(o.name); err != nil {
+		return nil, err
+	}
+	platform, err := oci.ParsePlatform(job.Recipe.GetPlatform())
+	if err != nil {
+		return nil, err
+	}
+	if o.doc, err = pick(ctx, o.source, digest.Digest(src.GetReference()), platform); err != nil {
+		return nil, o.unreadable(ctx, err)
+	}
+	m, err := oci.ParseManifest(o.doc)
+	o.layers = m.Layers
+	return o, o.unreadable(ctx, err)
+}
+
+// pick answers the image manifest for a platform; an image that is for one
+// platform only is taken as it is.
+func pick(ctx context.Context, src oci.Source, d digest.Digest, p oci.Platform) (oci.Document, error) {
+	doc, err := src.Manifest(ctx, d)
+	if err != nil || !oci.IsIndex(doc.MediaType) {
+		return doc, err
+	}
+	index, err := oci.ParseIndex(doc)
+	if err != nil {
+		return doc, err
+	}
+	for _, m := range index.Manifests {
+		if m.Platform != nil && p.Matches(*m.Platform) && !oci.IsIndex(m.MediaType) {
+			return src.Manifest(ctx, m.Digest)
+		}
+	}
+	return doc, fault.NotFound.Newf("it is not available for %s", p)
+}
+
+// unreadable is a failure that names the image.
+func (o *original) unreadable(ctx context.Context, err error) error {
+	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
+		return &Failure{Build, "The image " + o.name + " cannot be read: " + f.Public, err}
+	}
+	return err
+}
+
+// with is the image with a configuration on top; without one its own documents.
+func (o *original) with(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
+	if a := addition.Of(c); !a.IsZero() {
+		made, err := oci.Augment(ctx, o.source, o.doc, a)
+		if err != nil {
+			return oci.Image{}, o.unreadable(ctx, err)
+		}
+		return made.Images[0], nil
+	}
+	m, err := oci.ParseManifest(o.doc)
+	if err != nil {
+		return oci.Image{}, o.unreadable(ctx, err)
+	}
+	if t := m.Config.MediaType; t != oci.TypeConfig && t != oci.TypeDockerConfig {
+		return oci.Image{}, &Failure{Build, o.name + " is no container image: its config is of the type " + clip(t, lastLineBytes), nil}
+	}
+	raw, err := o.source.Config(ctx, m.Config)
+	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)
+}
+
+// open begins to read one of the image's layers; its end is an error when it is not
+// the right one.
+func (o *original) open(ctx context.Context, l oci.Descriptor) (io.ReadCloser, error) {
+	r, err := o.client.BlobGet(ctx, o.ref, blobOf(l))
+	return r, o.unreadable(ctx, err)
+}
+
+func blobOf(l oci.Descriptor) descriptor.Descriptor {
+	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+}
+
+// isForeign says whether a layer is not at the registry, but elsewhere for good.
+func isForeign(l oci.Descriptor) bool {
+	return len(l.URLs) > 0 || strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
+}

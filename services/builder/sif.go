@@ -1,0 +1,228 @@
+package builder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/regclient/regclient/types/descriptor"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/internal/oci"
+)
+
+// maxEntries is how many names a Singularity image may hold: they are in memory
+// while it is made.
+const maxEntries = 2_000_000
+
+// SifOptions are the settings of the engine.
+type SifOptions struct {
+	Copying
+	// Compression is what sif.Find takes.
+	Compression string
+	// Dir is the engine's own folder; what is left in it is removed.
+	Dir string
+	// Disk is how much an image may unpack to, in bytes; 0 is no limit.
+	Disk int64
+}
+
+// Sif makes Singularity images of container images, and pushes them as ORAS does.
+type Sif struct {
+	o       SifOptions
+	tool    sif.Tool
+	problem string
+}
+
+// NewSif makes the engine; without the programs that it needs it says so when it is
+// asked.
+func NewSif(o SifOptions) *Sif {
+	s := &Sif{o: o}
+	_ = os.RemoveAll(o.Dir) // of a process that was killed
+	var err error
+	if s.tool, err = sif.Find(o.Compression); err != nil {
+		s.problem = err.Error()
+	}
+	return s
+}
+
+// Name is "sif".
+func (s *Sif) Name() string { return "sif" }
+
+// Architectures is "any" when there is a tool: nothing of the image is run.
+func (s *Sif) Architectures() []string {
+	if s.problem != "" {
+		return nil
+	}
+	return []string{anyArchitecture}
+}
+
+// Problem is what to install.
+func (s *Sif) Problem() string { return s.problem }
+
+// emptyConfig is what stands for a config in an artifact.
+var emptyConfig = oci.NewDocument(sif.TypeConfig, []byte("{}")) //nolint:gochecknoglobals // never changed
+
+// Build makes a Singularity image of the recipe's source. The digest is that of the
+// manifest which was pushed.
+func (s *Sif) Build(ctx context.Context, job Job, out Output) (string, error) {
+	l := &logins{work: s.o.Work, ticket: job.Ticket}
+	w := s.o.world()
+	from, err := w.original(ctx, job, l)
+	if err != nil {
+		return "", err
+	}
+	image, err := from.with(ctx, job.Recipe.GetConfig())
+	if err != nil {
+		return "", err
+	}
+	to, err := w.target(ctx, job, l)
+	if err != nil {
+		return "", err
+	}
+	const what = "The Singularity image could not be pushed"
+	// A registry that takes nothing says so before the work is done.
+	if err := to.document(ctx, emptyConfig); err != nil {
+		return "", to.failed(ctx, what, err)
+	}
+	dir, err := s.folder()
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	out.Print("sif", "Making a Singularity image of "+from.name)
+	file, err := s.make(ctx, dir, from, image, job)
+	if err != nil {
+		return "", err
+	}
+	out.Print("", fmt.Sprintf("%d files and folders, %d bytes; the image is %s, %d bytes", file.Summary.Entries, file.Summary.Bytes, file.Digest, file.Size))
+	if n := file.Summary.LeftOut; n > 0 {
+		out.Print("", fmt.Sprintf("%d device nodes were left out: an ordinary user can make none", n))
+	}
+	out.Print("push", "Pushing it to "+targetName(job.Target))
+	d, err := to.sif(ctx, file, job.ContentDigest)
+	return d.String(), to.failed(ctx, what, err)
+}
+
+func (s *Sif) folder() (string, error) {
+	if s.o.Dir != "" {
+		if err := os.MkdirAll(s.o.Dir, 0o700); err != nil {
+			return "", err
+		}
+	}
+	return os.MkdirTemp(s.o.Dir, "sif-")
+}
+
+func (s *Sif) make(ctx context.Context, dir string, from *original, image oci.Image, job Job) (sif.File, error) {
+	layers, err := from.all(job.Recipe.GetConfig(), job.Recipe.GetPlatform())
+	if err != nil {
+		return sif.File{}, err
+	}
+	file, err := s.tool.Make(ctx, dir, sif.Image{
+		Config: image.Config.Bytes, Layers: layers, Limits: flatten.Limits{Bytes: s.o.Disk, Entries: maxEntries},
+	})
+	var refused *flatten.Refusal
+	if errors.As(err, &refused) {
+		return file, &Failure{Build, "No Singularity image can be made: " + clip(refused.Error(), lastLineBytes), err}
+	}
+	return file, err
+}
+
+// all are the layers of the image, and those of a configuration on top.
+func (o *original) all(c *containerv1.ContainerConfig, platform string) ([]flatten.Layer, error) {
+	p, err := oci.ParsePlatform(platform)
+	if err != nil {
+		return nil, err
+	}
+	var out []flatten.Layer
+	for _, l := range o.layers {
+		out = append(out, flatten.Layer{Name: l.Digest.String(), Size: l.Size, Open: func(ctx context.Context) (io.ReadCloser, error) {
+			return o.open(ctx, l)
+		}})
+	}
+	for _, l := range layersFor(c, p) {
+		out = append(out, flatten.Layer{Name: l.GetGzipDigest(), Size: l.GetGzipSize(), Open: func(ctx context.Context) (io.ReadCloser, error) {
+			return o.openAdded(ctx, l)
+		}})
+	}
+	return out, nil
+}
+
+// openAdded begins to read a layer of the request; its end is an error when it is
+// not the right one.
+func (o *original) openAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+	content, err := o.openLayer(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := newVerifier(content, l.GetGzipDigest(), l.GetGzipSize())
+	if err != nil {
+		_ = content.Close()
+		return nil, &Failure{Build, "A layer's digest is malformed", err}
+	}
+	return &untilEnd{checked, content}, nil
+}
+
+// untilEnd checks a layer when it has been read.
+type untilEnd struct {
+	*verifier
+	io.Closer
+}
+
+// Read answers the next bytes; at the end it says what is wrong with them all.
+func (u *untilEnd) Read(p []byte) (int, error) {
+	n, err := u.verifier.Read(p)
+	if errors.Is(err, errTooLong) {
+		return n, &Failure{Build, "A layer cannot be used: " + err.Error(), err}
+	}
+	if errors.Is(err, io.EOF) {
+		if wrong := u.verify(); wrong != nil {
+			return n, &Failure{Build, "A layer cannot be used: " + wrong.Error(), wrong}
+		}
+	}
+	return n, err
+}
+
+// artifact is the manifest of a Singularity image, as ORAS writes one.
+type artifact struct {
+	SchemaVersion int               `json:"schemaVersion"`
+	MediaType     string            `json:"mediaType"`
+	Config        oci.Descriptor    `json:"config"`
+	Layers        []oci.Descriptor  `json:"layers"`
+	Annotations   map[string]string `json:"annotations"`
+}
+
+// sif pushes a Singularity image. Nothing in its manifest tells which build it was:
+// the same content has the same digest.
+func (t *target) sif(ctx context.Context, file sif.File, contentDigest string) (digest.Digest, error) {
+	f, err := os.Open(file.Path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	d := descriptor.Descriptor{MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size}
+	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
+		_ = there.Close()
+	} else if err := t.blob(ctx, d, f); err != nil {
+		return "", err
+	}
+	raw, err := json.Marshal(artifact{
+		SchemaVersion: 2, MediaType: oci.TypeManifest,
+		Config: oci.Descriptor{MediaType: sif.TypeConfig, Digest: emptyConfig.Digest, Size: int64(len(emptyConfig.Bytes))},
+		Layers: []oci.Descriptor{{
+			MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size,
+			Annotations: map[string]string{"org.opencontainers.image.title": "image.sif"},
+		}},
+		Annotations: map[string]string{"dev.slipway.content-digest": contentDigest},
+	})
+	if err != nil {
+		return "", err
+	}
+	doc := oci.NewDocument(oci.TypeManifest, raw)
+	return doc.Digest, t.manifest(ctx, t.ref, doc)
+}

@@ -1,0 +1,169 @@
+package sif
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"slipway.dev/services/builder/flatten"
+)
+
+// scripts are the same in every image; they are for runtimes that bring none of
+// their own.
+//
+//go:embed scripts
+var scripts embed.FS
+
+// shellName is what a shell takes as the name of a variable.
+var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// layers are what a Singularity image has beside the image's own: below, what has
+// to be there for a runtime to mount on, unless the image has something else; on
+// top, how to run it.
+func (c config) layers() (bottom, top flatten.Layer, err error) {
+	below := newArchive()
+	for _, dir := range []string{"dev", "etc", "home", "proc", "root", "sys", "var"} {
+		below.dir(dir, 0o755)
+	}
+	below.dir("tmp", 0o1777)
+	below.dir("var/tmp", 0o1777)
+	for _, file := range []string{"etc/hosts", "etc/resolv.conf"} {
+		below.file(file, 0o644, "")
+	}
+	below.link("environment", ".singularity.d/env/90-environment.sh")
+	below.link("singularity", ".singularity.d/runscript")
+	for _, action := range []string{"exec", "run", "shell", "test"} {
+		below.link("."+action, ".singularity.d/actions/"+action)
+	}
+	above := newArchive()
+	for _, dir := range []string{"", "/actions", "/env", "/libs"} {
+		above.dir(".singularity.d"+dir, 0o755)
+	}
+	err = fs.WalkDir(scripts, "scripts", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := scripts.ReadFile(name)
+		above.file(path.Join(".singularity.d", strings.TrimPrefix(name, "scripts/")), 0o755, string(text))
+		return err
+	})
+	if err != nil {
+		return bottom, top, err
+	}
+	above.file(".singularity.d/env/10-docker2singularity.sh", 0o755, c.environment())
+	above.file(".singularity.d/runscript", 0o755, c.runscript())
+	above.file(".singularity.d/startscript", 0o755, "#!/bin/sh\nexec /.singularity.d/runscript \"$@\"\n")
+	above.file(".singularity.d/labels.json", 0o644, c.labels())
+	if bottom, err = below.layer("of the mount points"); err == nil {
+		top, err = above.layer("of the scripts")
+	}
+	return bottom, top, err
+}
+
+// environment sets the image's variables, but for those that the caller has set;
+// PATH is the image's in any case.
+func (c config) environment() string {
+	out := &strings.Builder{}
+	out.WriteString("#!/bin/sh\n")
+	for _, kv := range c.Config.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case !shellName.MatchString(name): // no shell could set it
+		case name == "PATH":
+			out.WriteString("export PATH=" + quote(value) + "\n")
+		default:
+			out.WriteString("[ -n \"${" + name + ":-}\" ] || export " + name + "=" + quote(value) + "\n")
+		}
+	}
+	return out.String()
+}
+
+// runscript runs what a container engine would: the entrypoint with the caller's
+// arguments, else with the image's own.
+func (c config) runscript() string {
+	out := "#!/bin/sh\n"
+	cmd := c.Config.Cmd
+	if len(cmd) == 0 && len(c.Config.Entrypoint) == 0 {
+		cmd = []string{"/bin/sh"}
+	}
+	if len(cmd) > 0 {
+		out += "[ $# -gt 0 ] || set --" + words(cmd) + "\n"
+	}
+	return out + "exec" + words(c.Config.Entrypoint) + " \"$@\"\n"
+}
+
+func words(list []string) string {
+	out := ""
+	for _, w := range list {
+		out += " " + quote(w)
+	}
+	return out
+}
+
+// quote makes one word of a text, whatever is in it.
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+func (c config) labels() string {
+	all := map[string]string{"org.label-schema.schema-version": "1.0", "org.label-schema.usage.singularity.deffile.bootstrap": "docker"}
+	for k, v := range c.Config.Labels {
+		all[k] = v
+	}
+	raw, err := json.MarshalIndent(all, "", "\t")
+	if err != nil {
+		panic(err) // texts alone
+	}
+	return string(raw) + "\n"
+}
+
+// archive is a small tar in memory.
+type archive struct {
+	buf bytes.Buffer
+	out *tar.Writer
+	err error
+}
+
+func newArchive() *archive {
+	a := &archive{}
+	a.out = tar.NewWriter(&a.buf)
+	return a
+}
+
+func (a *archive) add(h *tar.Header, content string) {
+	h.ModTime = time.Unix(0, 0)
+	if a.err == nil {
+		a.err = a.out.WriteHeader(h)
+	}
+	if a.err == nil {
+		_, a.err = io.WriteString(a.out, content)
+	}
+}
+
+func (a *archive) dir(name string, mode int64) {
+	a.add(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: mode}, "")
+}
+
+func (a *archive) file(name string, mode int64, content string) {
+	a.add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(content))}, content)
+}
+
+func (a *archive) link(name, to string) {
+	a.add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to, Mode: 0o777}, "")
+}
+
+func (a *archive) layer(name string) (flatten.Layer, error) {
+	if a.err == nil {
+		a.err = a.out.Close()
+	}
+	raw := a.buf.Bytes()
+	return flatten.Layer{Name: name, Size: int64(len(raw)), Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(raw)), nil
+	}}, a.err
+}

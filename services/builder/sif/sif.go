@@ -1,0 +1,119 @@
+// Package sif makes Singularity images of container images, as an ordinary user:
+// the layers become one squashfs, by way of the program tar2sqfs, and that is put
+// into a SIF file. The same image gives the same bytes, on every machine. It knows
+// no registry: the layers are opened by its caller.
+package sif
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/go-digest"
+	native "github.com/sylabs/sif/v2/pkg/sif"
+
+	"slipway.dev/services/builder/flatten"
+)
+
+// Media types of an image in a registry, as singularity and apptainer push them.
+const (
+	TypeConfig = "application/vnd.sylabs.sif.config.v1+json"
+	TypeLayer  = "application/vnd.sylabs.sif.layer.v1.sif"
+)
+
+// Image is what a Singularity image is made of.
+type Image struct {
+	// Config is the OCI image config, as JSON.
+	Config []byte
+	// Layers, lowest first.
+	Layers []flatten.Layer
+	// Limits are how large it may be.
+	Limits flatten.Limits
+}
+
+// File is a Singularity image on disk.
+type File struct {
+	Path    string
+	Digest  digest.Digest
+	Size    int64 // in bytes
+	Summary flatten.Summary
+}
+
+// launch lets the file be run as a program.
+const launch = "#!/usr/bin/env run-singularity\n"
+
+// config is what we read of an image config.
+type config struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Config       struct {
+		Env, Entrypoint, Cmd []string
+		Labels               map[string]string
+	} `json:"config"`
+}
+
+// Make writes the image into the folder dir, which the caller removes. A
+// *flatten.Refusal is the image's fault.
+func (t Tool) Make(ctx context.Context, dir string, img Image) (File, error) {
+	var c config
+	if err := json.Unmarshal(img.Config, &c); err != nil {
+		return File{}, &flatten.Refusal{Layer: "of the configuration", Why: "is malformed: " + err.Error()}
+	}
+	if c.Architecture == "" {
+		return File{}, &flatten.Refusal{Layer: "of the configuration", Why: "names no architecture"}
+	}
+	bottom, top, err := c.layers()
+	if err != nil {
+		return File{}, err
+	}
+	layers := append([]flatten.Layer{bottom}, img.Layers...)
+	root := filepath.Join(dir, "root.squashfs")
+	summary, err := t.squash(ctx, root, append(layers, top), img.Limits)
+	if err != nil {
+		return File{}, err
+	}
+	out := File{Path: filepath.Join(dir, "image.sif"), Summary: summary}
+	if err := wrap(root, out.Path, c.Architecture); err != nil {
+		return File{}, fmt.Errorf("writing the SIF file: %w", err)
+	}
+	if err := os.Remove(root); err != nil {
+		return File{}, err
+	}
+	out.Digest, out.Size, err = sum(out.Path)
+	return out, err
+}
+
+// wrap puts a squashfs into a SIF file. Nothing in it tells when or where.
+func wrap(root, path, architecture string) error {
+	f, err := os.Open(root)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	partition, err := native.NewDescriptorInput(native.DataPartition, f,
+		native.OptObjectName("root.squashfs"),
+		native.OptPartitionMetadata(native.FsSquash, native.PartPrimSys, architecture))
+	if err != nil {
+		return err
+	}
+	image, err := native.CreateContainerAtPath(path, native.OptCreateDeterministic(),
+		native.OptCreateWithLaunchScript(launch), native.OptCreateWithDescriptors(partition))
+	if err != nil {
+		return err
+	}
+	return image.UnloadContainer()
+}
+
+func sum(path string) (digest.Digest, int64, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", 0, err
+	}
+	defer f.Close()
+	d := digest.SHA256.Digester()
+	n, err := io.Copy(d.Hash(), f)
+	return d.Digest(), n, err
+}

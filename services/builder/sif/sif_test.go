@@ -1,0 +1,282 @@
+package sif_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	native "github.com/sylabs/sif/v2/pkg/sif"
+
+	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestMain is also the program that TestMakeInLittleMemory measures.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("SLIPWAY_TEST_LARGE_SIF"); dir != "" {
+		large(dir)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func tool(t testing.TB, compression string) sif.Tool {
+	t.Helper()
+	if !testkit.Real() {
+		t.Skip("needs tar2sqfs: SLIPWAY_TEST_REAL is not set")
+	}
+	out, err := sif.Find(compression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+const config = `{"architecture":"arm64","os":"linux","config":{
+	"Env":["PATH=/opt/bin:/bin","GREETING=it's \"quoted\" $HOME","not.a.name=x"],
+	"Entrypoint":["/bin/run me"],"Cmd":["a'b","--c"],"Labels":{"who":"ada"}}}`
+
+func layer(t testing.TB, entries ...*tar.Header) flatten.Layer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range entries {
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(bytes.Repeat([]byte{'x'}, int(h.Size))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return flatten.Layer{Name: "test", Size: int64(b.Len()), Open: func(context.Context) (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
+	}}
+}
+
+// unpack answers the folder with what an image holds.
+func unpack(t testing.TB, path string) string {
+	t.Helper()
+	image, err := native.LoadContainerFromPath(path, native.OptLoadWithFlag(os.O_RDONLY))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = image.UnloadContainer() }()
+	part, err := image.GetDescriptor(native.WithPartitionType(native.PartPrimSys))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "root")
+	out, err := exec.Command("unsquashfs", "-no-progress", "-o", fmt.Sprint(part.Offset()), "-d", dir, path).CombinedOutput()
+	if err != nil {
+		t.Fatalf("unsquashfs: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// TestMakeIsAnImage checks all that a runtime looks at, since none is here to ask.
+func TestMakeIsAnImage(t *testing.T) {
+	t.Parallel()
+	f, err := tool(t, "").Make(t.Context(), t.TempDir(), sif.Image{Config: []byte(config), Layers: []flatten.Layer{layer(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := native.LoadContainerFromPath(f.Path, native.OptLoadWithFlag(os.O_RDONLY))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = image.UnloadContainer() }()
+	if image.LaunchScript() != "#!/usr/bin/env run-singularity\n" || image.PrimaryArch() != "arm64" || !image.CreatedAt().IsZero() && image.CreatedAt().Unix() != 0 {
+		t.Errorf("it is launched by %q for %s, made at %s", image.LaunchScript(), image.PrimaryArch(), image.CreatedAt())
+	}
+	all, err := image.GetDescriptors()
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%d descriptors, %v", len(all), err)
+	}
+	kind, part, arch, err := all[0].PartitionMetadata()
+	if err != nil || kind != native.FsSquash || part != native.PartPrimSys || arch != "arm64" || all[0].Offset()%4096 != 0 {
+		t.Errorf("the partition is %v %v %s at %d, %v", kind, part, arch, all[0].Offset(), err)
+	}
+	if info, err := os.Stat(f.Path); err != nil || info.Size() != f.Size || info.Mode().Perm()&0o100 == 0 {
+		t.Errorf("the file is %v, %v; %d bytes were told", info, err, f.Size)
+	}
+}
+
+// TestMakeRuns runs what starts a container, with a shell of this machine.
+func TestMakeRuns(t *testing.T) {
+	t.Parallel()
+	f, err := tool(t, "gzip-1").Make(t.Context(), t.TempDir(), sif.Image{Config: []byte(config), Layers: []flatten.Layer{layer(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(unpack(t, f.Path), ".singularity.d")
+	run := func(env, script string) string {
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Dir, cmd.Env = dir, []string{"HOME=/h", env}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	show := `for f in env/*.sh; do . ./$f; done; echo "$PATH|$GREETING|$LD_LIBRARY_PATH"`
+	if got := run("X=", show); got != "/opt/bin:/bin|it's \"quoted\" $HOME|/.singularity.d/libs\n" {
+		t.Errorf("the variables are %s", got)
+	}
+	if got := run("GREETING=mine", show); !strings.Contains(got, "|mine|") {
+		t.Errorf("the caller's variable became %s", got)
+	}
+	script, err := os.ReadFile(filepath.Join(dir, "runscript"))
+	if want := "#!/bin/sh\n[ $# -gt 0 ] || set -- 'a'\\''b' '--c'\nexec '/bin/run me' \"$@\"\n"; err != nil || string(script) != want {
+		t.Errorf("it is run by %s", script)
+	}
+	for _, name := range []string{"exec", "run", "shell", "start", "test"} {
+		if info, err := os.Stat(filepath.Join(dir, "actions", name)); err != nil || info.Mode().Perm() != 0o755 {
+			t.Errorf("the action %s is %v, %v", name, info, err)
+		}
+	}
+	if labels, err := os.ReadFile(filepath.Join(dir, "labels.json")); err != nil || !strings.Contains(string(labels), `"who": "ada"`) {
+		t.Errorf("the labels are %s", labels)
+	}
+}
+
+// TestMakeKeepsTheImage compares what cannot be seen in a tar: the file system.
+func TestMakeKeepsTheImage(t *testing.T) {
+	t.Parallel()
+	img := sif.Image{Config: []byte(config), Layers: []flatten.Layer{
+		layer(t, &tar.Header{Typeflag: tar.TypeDir, Name: "tmp/", Mode: 0o711, Uid: 5},
+			&tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o4750, Uid: 7, Gid: 8, Size: 300_000},
+			&tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a"},
+			&tar.Header{Typeflag: tar.TypeReg, Name: "deep/down/late", Mode: 0o600, Size: 3},
+			&tar.Header{Typeflag: tar.TypeChar, Name: "dev/null", Mode: 0o666}),
+		layer(t, &tar.Header{Typeflag: tar.TypeDir, Name: "deep/", Mode: 0o700, Uid: 9},
+			&tar.Header{Typeflag: tar.TypeSymlink, Name: "environment", Linkname: "/mine"}),
+	}}
+	one, err := tool(t, "").Make(t.Context(), t.TempDir(), img)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := tool(t, "").Make(t.Context(), t.TempDir(), img)
+	if err != nil || one.Digest != two.Digest || one.Summary.LeftOut != 1 {
+		t.Errorf("made again %s is %s, %v; %d left out", one.Digest, two.Digest, err, one.Summary.LeftOut)
+	}
+	dir := unpack(t, one.Path)
+	stat := func(name string) syscall.Stat_t {
+		var s syscall.Stat_t
+		if err := syscall.Lstat(filepath.Join(dir, name), &s); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		return s
+	}
+	for name, want := range map[string]struct{ mode, uid, gid uint32 }{
+		"a": {syscall.S_IFREG | 0o4750, 7, 8}, "tmp": {syscall.S_IFDIR | 0o711, 5, 0}, "deep": {syscall.S_IFDIR | 0o700, 9, 0},
+		"deep/down": {syscall.S_IFDIR | 0o755, 0, 0}, "deep/down/late": {syscall.S_IFREG | 0o600, 0, 0}, "var/tmp": {syscall.S_IFDIR | 0o1777, 0, 0},
+	} {
+		if s := stat(name); s.Mode != want.mode || os.Getuid() == 0 && (s.Uid != want.uid || s.Gid != want.gid) {
+			t.Errorf("%s has the mode %o and belongs to %d:%d", name, s.Mode, s.Uid, s.Gid)
+		}
+	}
+	if a, b := stat("a"), stat("b"); a.Ino != b.Ino || a.Nlink != 2 {
+		t.Errorf("the hard link became a file: %d, %d", a.Ino, b.Ino)
+	}
+	if to, err := os.Readlink(filepath.Join(dir, "environment")); err != nil || to != "/mine" {
+		t.Errorf("the image's own link became %q, %v", to, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "dev/null")); err == nil {
+		t.Error("a device was kept")
+	}
+}
+
+// TestMakeRefuses shows that the image's fault is told from ours, and that nothing
+// is left behind.
+func TestMakeRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := layer(t, &tar.Header{Typeflag: tar.TypeReg, Name: "../x"})
+	_, err := tool(t, "").Make(t.Context(), dir, sif.Image{Config: []byte(config), Layers: []flatten.Layer{bad}})
+	if err == nil || !strings.Contains(err.Error(), "leads out") {
+		t.Errorf("a hostile layer: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "image.sif")); err == nil {
+		t.Error("there is an image")
+	}
+	if _, err := sif.Find("lzma"); err == nil {
+		t.Error("any compression is taken")
+	}
+}
+
+// TestMakeInLittleMemory makes an image of 2 GB in a process of its own.
+func TestMakeInLittleMemory(t *testing.T) {
+	tool(t, "")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "SLIPWAY_TEST_LARGE_SIF="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var own, child int
+	if _, err := fmt.Sscanf(string(out), "%d %d", &own, &child); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	bound := 64 << 10
+	if os.Getenv("SLIPWAY_TEST_RACE") != "" {
+		bound *= 6 // the race detector's own
+	}
+	t.Logf("%d KiB here, %d KiB in tar2sqfs", own, child)
+	if own+child > bound {
+		t.Errorf("%d KiB here and %d KiB in tar2sqfs are more than %d", own, child, bound)
+	}
+}
+
+// large makes an image of 2 GB in 20,000 files, and prints the memory that it took.
+func large(dir string) {
+	piece := make([]byte, 100<<10)
+	for i := range piece {
+		piece[i] = byte(i * i >> 7)
+	}
+	l := flatten.Layer{Name: "large", Open: func(context.Context) (io.ReadCloser, error) {
+		r, w := io.Pipe()
+		go func() {
+			out := tar.NewWriter(w)
+			var err error
+			for i := 0; i < 20_000 && err == nil; i++ {
+				copy(piece, fmt.Sprint(i))
+				if err = out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprintf("some/folder-%d/file-%d", i/100, i), Mode: 0o644, Size: int64(len(piece))}); err == nil {
+					_, err = out.Write(piece)
+				}
+			}
+			if err == nil {
+				err = out.Close()
+			}
+			_ = w.CloseWithError(err)
+		}()
+		return r, nil
+	}, Size: 2 << 30}
+	t, err := sif.Find("")
+	if err == nil {
+		_, err = t.Make(context.Background(), dir, sif.Image{Config: []byte(config), Layers: []flatten.Layer{l}})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	var own, child syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &own)
+	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &child)
+	fmt.Println(own.Maxrss, child.Maxrss)
+}

@@ -1,0 +1,116 @@
+package sif
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"slipway.dev/services/builder/flatten"
+)
+
+// Tool is the program that writes squashfs, and how it compresses.
+type Tool struct {
+	path       string
+	compressor string
+	extra      string
+}
+
+// Find looks for tar2sqfs. compression is the compressor and its level, "zstd-3" or
+// "gzip-6"; without a level it is the compressor's own; "" is zstd-3. The error
+// says what to install.
+func Find(compression string) (Tool, error) {
+	t, err := parse(compression)
+	if err != nil {
+		return t, err
+	}
+	t.path, err = exec.LookPath("tar2sqfs")
+	if err != nil {
+		return t, errors.New("there is no tar2sqfs on the PATH; install squashfs-tools-ng (apt-get install squashfs-tools-ng)")
+	}
+	return t, nil
+}
+
+func parse(compression string) (Tool, error) {
+	if compression == "" {
+		compression = "zstd-3"
+	}
+	name, level, leveled := strings.Cut(compression, "-")
+	most, known := map[string]int{"zstd": 22, "gzip": 9}[name]
+	n, err := strconv.Atoi(level)
+	if !known || leveled && (err != nil || n < 1 || n > most) {
+		return Tool{}, fmt.Errorf("%q is no compression; use zstd-3, or gzip-6 for singularity on old kernels", compression)
+	}
+	t := Tool{compressor: name}
+	if leveled {
+		t.extra = "level=" + level
+	}
+	return t, nil
+}
+
+// squash writes the layers to a squashfs file.
+func (t Tool) squash(ctx context.Context, path string, layers []flatten.Layer, limits flatten.Limits) (flatten.Summary, error) {
+	args := []string{"--quiet", "--no-skip", "--force", "--compressor", t.compressor, "--num-jobs", strconv.Itoa(min(runtime.NumCPU(), 4))}
+	if t.extra != "" {
+		args = append(args, "--comp-extra", t.extra)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, t.path, append(args, path)...)
+	cmd.Env = []string{"LC_ALL=C", "SOURCE_DATE_EPOCH=0"}
+	cmd.WaitDelay = 5 * time.Second
+	said := &tail{}
+	cmd.Stdout, cmd.Stderr = said, said
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return flatten.Summary{}, err
+	}
+	if err := cmd.Start(); err != nil {
+		return flatten.Summary{}, fmt.Errorf("starting tar2sqfs: %w", err)
+	}
+	buffered := bufio.NewWriterSize(in, 128<<10)
+	summary, err := flatten.Write(ctx, buffered, layers, limits)
+	if err == nil {
+		err = buffered.Flush()
+	}
+	if err != nil {
+		cause := err
+		gone := errors.Is(err, syscall.EPIPE)
+		if !gone {
+			cancel() // else it would make an image of the half
+		}
+		_ = in.Close()
+		if waited := cmd.Wait(); gone && waited != nil {
+			return summary, fmt.Errorf("tar2sqfs: %w: %s", waited, said)
+		}
+		return summary, cause
+	}
+	if err := in.Close(); err != nil {
+		cancel()
+		return summary, errors.Join(err, cmd.Wait())
+	}
+	if err := cmd.Wait(); err != nil {
+		return summary, fmt.Errorf("tar2sqfs: %w: %s", err, said)
+	}
+	return summary, nil
+}
+
+// tail keeps the last that a program said.
+type tail struct{ text []byte }
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if n := len(t.text) - 2000; n > 0 {
+		t.text = t.text[n:]
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(bytes.TrimSpace(t.text)) }

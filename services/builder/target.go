@@ -1,0 +1,164 @@
+package builder
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/manifest"
+	"github.com/regclient/regclient/types/ref"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// world is what engines reach: registries, and layers that came with requests.
+type world struct {
+	egress     *upstream.Egress
+	registries Registries
+	layers     Layers
+}
+
+// control is a client that pushes and copies, with one login.
+func (w world) control(host string, a upstream.Access) *regclient.RegClient {
+	o := upstream.Options{Egress: w.egress}
+	if strings.HasPrefix(w.registries.BaseURL(host), "http://") {
+		o.Plain = []string{host}
+	}
+	return upstream.NewControl(o).For(a, host)
+}
+
+// target is where a build pushes to. An image gets its name when all else is
+// there: nobody sees the half of one.
+type target struct {
+	world
+	client *regclient.RegClient
+	access upstream.Access
+	repo   upstream.Repository
+	ref    ref.Ref // the image's name
+}
+
+func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) {
+	t := job.Target
+	user, password, err := l.of(ctx, t.GetRegistry())
+	if err != nil {
+		return nil, fmt.Errorf("asking for the login at %s: %w", t.GetRegistry(), err)
+	}
+	name, err := ref.New(targetName(t) + ":" + t.GetTag())
+	if err != nil {
+		return nil, err
+	}
+	out := &target{
+		world: w, ref: name, repo: upstream.Repository{Host: t.GetRegistry(), Name: t.GetRepository()},
+		access: upstream.Access{Scope: tryOf(job), Login: upstream.Login{Username: user, Password: password}},
+	}
+	out.client = w.control(t.GetRegistry(), out.access)
+	return out, nil
+}
+
+func targetName(t *buildv1.Target) string { return t.GetRegistry() + "/" + t.GetRepository() }
+
+// tryOf names one try of a build.
+func tryOf(job Job) string { return fmt.Sprintf("build %s.%d", job.ID, job.Delivery) }
+
+// failed says what an error means that the registry answered while something was
+// pushed; what is a failure already, or the end of ctx, stays.
+func (t *target) failed(ctx context.Context, what string, err error) error {
+	if err == nil || ctx.Err() != nil || errors.As(err, new(*Failure)) {
+		return err
+	}
+	if f, ok := fault.As(upstream.ControlFault(t.repo.Host, err)); ok {
+		return &Failure{Push, what + ": " + f.Public, err}
+	}
+	return err
+}
+
+// addLayers pushes the layers of a configuration that are for a platform.
+func (t *target) addLayers(ctx context.Context, c *containerv1.ContainerConfig, p oci.Platform) error {
+	for _, l := range layersFor(c, p) {
+		if err := t.layer(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// layersFor are the layers of a configuration that are for a platform.
+func layersFor(c *containerv1.ContainerConfig, p oci.Platform) []*containerv1.Layer {
+	var out []*containerv1.Layer
+	for _, l := range c.GetLayers() {
+		if only := oci.ArchitectureOf(l.GetLocation()); only == "" || only == p.Architecture {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// document pushes a config.
+func (t *target) document(ctx context.Context, doc oci.Document) error {
+	return t.blob(ctx, describe(doc), bytes.NewReader(doc.Bytes))
+}
+
+func describe(doc oci.Document) descriptor.Descriptor {
+	return descriptor.Descriptor{MediaType: doc.MediaType, Digest: doc.Digest, Size: int64(len(doc.Bytes))}
+}
+
+func (t *target) manifest(ctx context.Context, name ref.Ref, doc oci.Document) error {
+	m, err := manifest.New(manifest.WithRaw(doc.Bytes), manifest.WithDesc(describe(doc)))
+	if err != nil {
+		return err
+	}
+	return t.client.ManifestPut(ctx, name, m)
+}
+
+func (t *target) blob(ctx context.Context, d descriptor.Descriptor, content io.Reader) error {
+	_, err := t.client.BlobPut(ctx, t.ref, d, content)
+	return err
+}
+
+// layer pushes a layer, unless it is there.
+func (t *target) layer(ctx context.Context, l *containerv1.Layer) error {
+	d := descriptor.Descriptor{MediaType: oci.TypeLayer, Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
+	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
+		return there.Close()
+	}
+	content, err := t.openLayer(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	checked, err := newVerifier(content, l.GetGzipDigest(), l.GetGzipSize())
+	if err != nil {
+		return &Failure{Build, "A layer's digest is malformed", err}
+	}
+	if err := t.blob(ctx, d, checked); err != nil {
+		return err
+	}
+	if err := checked.verify(); err != nil {
+		return &Failure{Build, "A layer cannot be used: " + err.Error(), err}
+	}
+	return nil
+}
+
+// open begins to read a layer.
+func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+	if isURL(l.GetLocation()) {
+		return w.download(ctx, "A layer", l.GetLocation())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := w.layers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: l.GetGzipDigest()})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return chunked(stream.Recv, cancel), nil
+}

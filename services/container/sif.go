@@ -1,0 +1,121 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// typeSif is the media type of a Singularity image in a registry.
+const typeSif = "application/vnd.sylabs.sif.layer.v1.sif"
+
+// StreamSif streams a Singularity image that a request has made, from where it was
+// pushed, with the credentials of whoever asked for it.
+func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
+	ctx := stream.Context()
+	rec, err := s.live(ctx, req.GetRequestId())
+	if err != nil {
+		return err
+	}
+	made, err := s.madeSif(ctx, rec.plan)
+	if err != nil {
+		return err
+	}
+	src := rec.plan.GetSource()
+	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.plan.GetIdentity()), repo.Host, repo.Name)
+	if err != nil {
+		return err
+	}
+	file, err := s.sifFile(ctx, repo, made, access)
+	if err != nil {
+		return err
+	}
+	first := &containerv1.StreamSifResponse{
+		Digest: file.Digest.String(), Size: file.Size, FileName: path.Base(repo.Name) + "-" + src.GetReference() + ".sif",
+	}
+	from, length := req.GetOffset(), min(req.GetLength(), file.Size-req.GetOffset())
+	if from < 0 || length <= 0 {
+		return stream.Send(first)
+	}
+	body, err := s.deps.Upstream.ReadBlob(ctx, repo, file.Digest, access, from, length)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return sendSif(stream, first, io.LimitReader(body, length), length)
+}
+
+// madeSif answers the digest of the manifest that the request's build has pushed.
+func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, error) {
+	if plan.GetFormat() != formatSif {
+		return "", fault.NotFound.Newf("This request has made no Singularity image: it was not for format sif")
+	}
+	if s.deps.Build == nil {
+		return "", fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
+	}
+	b, err := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: plan.GetBuildId(), NoWait: true})
+	switch {
+	case err != nil:
+		return "", err
+	case b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED:
+		return "", fault.NotFound.Newf("The build %s failed (%s): %s", plan.GetBuildId(), b.GetReason(), b.GetMessage())
+	case b.GetState() != buildv1.BuildState_BUILD_STATE_SUCCEEDED:
+		return "", fault.Unavailable.Newf("The build %s has not ended yet; try again", plan.GetBuildId()).After(5 * time.Second)
+	}
+	return b.GetDigest(), nil
+}
+
+// sifFile finds the file in its manifest.
+func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifest string, a upstream.Access) (oci.Descriptor, error) {
+	doc, err := s.deps.Upstream.Manifest(ctx, repo, manifest, a)
+	if err != nil {
+		return oci.Descriptor{}, err
+	}
+	m, err := oci.ParseManifest(doc)
+	if err != nil {
+		return oci.Descriptor{}, err
+	}
+	for _, l := range m.Layers {
+		if l.MediaType == typeSif {
+			return l, nil
+		}
+	}
+	return oci.Descriptor{}, fault.NotFound.Newf("%s/%s@%s holds no Singularity image any more", repo.Host, repo.Name, manifest)
+}
+
+// sendSif sends first with the first bytes, then the rest.
+func sendSif(stream grpc.ServerStreamingServer[containerv1.StreamSifResponse], first *containerv1.StreamSifResponse, body io.Reader, length int64) error {
+	piece := make([]byte, min(length, 256<<10))
+	for m := first; ; m = new(containerv1.StreamSifResponse) {
+		n, err := io.ReadFull(body, piece)
+		if n > 0 {
+			m.Chunk = piece[:n]
+			if err := stream.Send(m); err != nil {
+				return err
+			}
+			length -= int64(n)
+		}
+		switch {
+		case length == 0:
+			return nil
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return fault.Unavailable.New("The registry sent too little", fmt.Errorf("%d bytes are missing", length))
+		case err != nil:
+			return err
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/random"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// frozen asks for an existing image to be pushed for good.
+func frozen(image, repository string, config map[string]any) map[string]any {
+	return map[string]any{"containerImage": image, "freeze": true, "buildRepository": repository, "containerConfig": config}
+}
+
+// logOf is what a build has printed.
+func (p *program) logOf(answer map[string]any) string {
+	return string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
+}
+
+// TestFreezeImage pushes an existing image, with what its request adds, to a user's
+// own repository. The registry gets only bytes that it has not.
+func TestFreezeImage(t *testing.T) {
+	t.Parallel()
+	own, far := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Open)
+	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
+	eachShape(t, []string{own.Host, far.Host}, more, func(t *testing.T, p *program) {
+		img, err := random.Image(5000, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := own.Push(t, "team/base:1", img)
+		gz, tar := testkit.Tar(t, "added.txt", "of the request")
+		config := map[string]any{"env": []string{"GREETING=hello"}, "layers": []any{layer(fileServer(t, "/x.tar.gz", gz), gz, tar)}}
+		repository := own.Host + "/team/frozen" + strings.ToLower(tokenish(t))
+		own.Requests()
+		body := frozen(base, repository, config)
+		answer := p.order(body, "Authorization", "Bearer "+p.token)
+		target := text(answer, "targetImage")
+		if !strings.HasPrefix(target, repository+":") || answer["freeze"] != true || answer["containerToken"] != nil || text(answer, "containerImage") != base {
+			t.Errorf("it is answered as %v", answer)
+		}
+		if s := p.finished(t, answer); s["succeeded"] != true {
+			t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+		}
+		puts, mounts := 0, 0
+		for _, r := range own.Requests() {
+			if strings.HasPrefix(r, "PUT ") && strings.Contains(r, "/blobs/") {
+				puts++
+			}
+			if strings.HasPrefix(r, "GET ") && strings.Contains(r, "team/base/blobs") {
+				mounts++
+			}
+		}
+		if puts != 2 || mounts > 1 { // the config and the added layer; the config is read
+			t.Errorf("%d blobs were pushed, %d read\n%s", puts, mounts, p.logOf(answer))
+		}
+		frozenImage := ownImage(t, target)
+		if in := files(t, frozenImage); in["added.txt"] != "of the request" {
+			t.Errorf("it holds %q", in["added.txt"])
+		}
+		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
+		if d, err := frozenImage.Digest(); err != nil || text(record, "digest") != d.String() {
+			t.Errorf("the record says %v, the image is %s", record, d)
+		}
+		again := p.order(body, "Authorization", "Bearer "+p.token)
+		if again["cached"] != true || again["succeeded"] != true || text(again, "targetImage") != target {
+			t.Errorf("asked again it is %v", again)
+		}
+		p.freezeFromAfar(t, far, repository)
+	})
+}
+
+// freezeFromAfar copies an image as it is from another registry.
+func (p *program) freezeFromAfar(t *testing.T, far *testkit.Registry, repository string) {
+	t.Helper()
+	img, err := random.Image(3000, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := p.order(frozen(far.Push(t, "lib/image:1", img), repository, nil), "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+	}
+	want, err1 := img.Digest()
+	got, err2 := ownImage(t, text(answer, "targetImage")).Digest()
+	if want != got || err1 != nil || err2 != nil {
+		t.Errorf("%s became %s (%v, %v)", want, got, err1, err2)
+	}
+}
+
+// tokenish is a name of this test's own.
+func tokenish(t *testing.T) string { return strings.ReplaceAll(testkit.FreePort(t), " ", "") }
+
+// TestFreezeDenied says why, and leaves nothing behind that has a name.
+func TestFreezeDenied(t *testing.T) {
+	t.Parallel()
+	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
+	eachShape(t, []string{up.Host, own.Host}, nil, func(t *testing.T, p *program) {
+		img, err := random.Image(1000, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own.Requests()
+		answer := p.order(frozen(up.Push(t, "lib/image:1", img), own.Host+"/team/frozen", nil), "Authorization", "Bearer "+p.token)
+		s := p.finished(t, answer)
+		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
+		if s["succeeded"] != false || text(s, "reason") != "push" || !strings.Contains(text(record, "message"), own.Host) {
+			t.Errorf("it ends as %v, %v", s, record)
+		}
+		if requests := own.Requests(); slices.ContainsFunc(requests, func(r string) bool { return strings.HasPrefix(r, "PUT ") }) {
+			t.Errorf("it was pushed: %q", requests)
+		}
+		sif := frozen(up.Host+"/lib/image:1", own.Host+"/team/frozen", nil)
+		sif["format"] = "sif"
+		r := p.call(http.MethodPost, "/v1alpha2/container", sif, "Authorization", "Bearer "+p.token)
+		if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "your own credentials") {
+			t.Errorf("a Singularity image without credentials: %d %s", r.status, r.body)
+		}
+	})
+}
