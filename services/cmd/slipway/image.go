@@ -27,13 +27,15 @@ type imageFlags struct {
 
 func imageCommand(s *settings) *cobra.Command {
 	var f imageFlags
+	var frozen frozenFlags
 	cmd := &cobra.Command{
 		Use:   "image REF",
 		Short: "Get a name to pull an image by, with additions if wanted",
 		Long: `Get a name to pull an image by, with additions if wanted.
 
 The name alone is printed. The image is not copied: it is put together when it
-is pulled.
+is pulled. With --freeze it is copied, once, to a repository of yours, with what
+is added; with --sif a Singularity image of it is.
 
 A layer is a directory, a tar.gz file, or the URL of one. The same directory
 always gives the same layer: entries are in the order of their paths and belong
@@ -46,11 +48,13 @@ server reads it again with each pull.
 --entrypoint and --cmd are given once for each element, not as a shell would
 write them: --cmd=echo --cmd='hello world'.`,
 		Example: `  docker pull $(slipway image ubuntu:24.04 --env GREETING=hello --layer ./tools)
-  slipway image quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --platform linux/arm64 -o json`,
+  slipway image quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --platform linux/arm64 -o json
+  slipway image ubuntu:24.04 --freeze registry.example.org/team/images --sif --await`,
 		Args: exactly(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, &frozen, args[0]) },
 	}
 	f.add(cmd, s)
+	frozen.add(cmd)
 	return cmd
 }
 
@@ -68,18 +72,24 @@ func (f *imageFlags) add(cmd *cobra.Command, s *settings) {
 	complete(cmd, "env")
 }
 
-func (f *imageFlags) run(cmd *cobra.Command, s *settings, ref string) error {
+func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, ref string) error {
 	c, err := s.client()
 	if err != nil {
 		return err
 	}
 	req := &containerv1.ContainerRequest{ContainerImage: ref}
+	if err := frozen.target(req); err != nil {
+		return err
+	}
 	if err := f.fill(cmd.Context(), c, req); err != nil {
 		return err
 	}
 	raw, res, err := c.submit(cmd.Context(), req)
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", ref, err)
+	}
+	if err := frozen.wait(cmd, s, c, res); err != nil {
+		return err
 	}
 	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
 }

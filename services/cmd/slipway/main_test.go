@@ -124,7 +124,7 @@ func TestUsageErrors(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{name: "unknown command", args: []string{"pull"}, want: "there is no command \"pull\"\nSee `slipway --help`."},
+		{name: "unknown command", args: []string{"push"}, want: "there is no command \"push\"\nSee `slipway --help`."},
 		{name: "unknown flag", args: []string{"info", "--token", "x"}, want: "unknown flag: --token\nSee `slipway info --help`."},
 		{name: "no reference", args: []string{"image"}, want: "0 arguments instead of 1; write it as `slipway image REF [flags]`"},
 		{name: "two references", args: []string{"inspect", "a", "b"}, want: "2 arguments instead of 1"},

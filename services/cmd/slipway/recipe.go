@@ -15,9 +15,10 @@ import (
 // recipeFlags say where a built image goes, and whether to wait for it.
 type recipeFlags struct {
 	imageFlags
-	buildRepo, cacheRepo, freeze string
-	names                        string
-	dryRun, await                bool
+	frozenFlags
+	buildRepo, cacheRepo string
+	names                string
+	dryRun               bool
 }
 
 func (f *recipeFlags) add(cmd *cobra.Command, s *settings) {
@@ -26,12 +27,11 @@ func (f *recipeFlags) add(cmd *cobra.Command, s *settings) {
 	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
 	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")
 	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to keep layers in for later builds.")
-	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, and print its name there.")
+	f.frozenFlags.add(cmd)
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
-	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
 	complete(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
-	for _, name := range []string{"build-repo", "cache-repo", "freeze"} {
+	for _, name := range []string{"build-repo", "cache-repo"} {
 		complete(cmd, name)
 	}
 }
@@ -53,11 +53,8 @@ func (f *recipeFlags) run(cmd *cobra.Command, s *settings, req *containerv1.Cont
 	if err != nil {
 		return fmt.Errorf("requesting the build: %w", err)
 	}
-	if f.await && !res.GetSucceeded() {
-		show := s.console(cmd.ErrOrStderr(), true)
-		if err := show.during(func() error { return c.await(ctx, res, show) }); err != nil {
-			return err
-		}
+	if err := f.wait(cmd, s, c, res); err != nil {
+		return err
 	}
 	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
 }
@@ -67,14 +64,10 @@ func (f *recipeFlags) target(req *containerv1.ContainerRequest) error {
 	if f.dryRun && f.await {
 		return usagef("--dry-run builds nothing that --await could wait for")
 	}
-	if f.freeze == "" {
-		return nil
-	}
-	if f.buildRepo != "" && f.buildRepo != f.freeze {
+	if f.freeze != "" && f.buildRepo != "" && f.buildRepo != f.freeze {
 		return usagef("--freeze and --build-repo name two repositories; --freeze alone is enough")
 	}
-	req.BuildRepository, req.Freeze = f.freeze, true
-	return nil
+	return f.frozenFlags.target(req)
 }
 
 // encoded reads a file, "-" for standard input, as the contract wants it.

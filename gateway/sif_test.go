@@ -1,0 +1,107 @@
+package gateway_test
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/gateway"
+)
+
+// sifRoom has one Singularity image.
+type sifRoom struct {
+	containerv1.UnimplementedContainerServiceServer
+	content string
+}
+
+func (r sifRoom) StreamSif(req *containerv1.StreamSifRequest, s grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
+	if req.GetRequestId() != "abc" {
+		return status.Error(codes.NotFound, "no")
+	}
+	m := &containerv1.StreamSifResponse{Digest: "sha256:0123", Size: int64(len(r.content)), FileName: "x.sif"}
+	if req.GetLength() == 0 {
+		return s.Send(m)
+	}
+	for _, c := range r.content[req.GetOffset() : req.GetOffset()+req.GetLength()] {
+		m.Chunk = []byte(string(c))
+		if err := s.Send(m); err != nil {
+			return err
+		}
+		m = &containerv1.StreamSifResponse{}
+	}
+	return nil
+}
+
+func TestSif(t *testing.T) {
+	t.Parallel()
+	l := bufconn.Listen(1 << 16)
+	rooms := grpc.NewServer()
+	containerv1.RegisterContainerServiceServer(rooms, sifRoom{content: "0123456789"})
+	go func() { _ = rooms.Serve(l) }()
+	t.Cleanup(rooms.Stop)
+	conn, err := grpc.NewClient("passthrough:///room", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	h, err := gateway.New(t.Context(), gateway.Conns{Container: conn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, method, header, value string
+		code                        int
+		body, contentRange          string
+	}{
+		{"whole", "GET", "", "", 200, "0123456789", ""},
+		{"head", "HEAD", "", "", 200, "", ""},
+		{"a part", "GET", "Range", "bytes=2-4", 206, "234", "bytes 2-4/10"},
+		{"from a byte on", "GET", "Range", "bytes=7-", 206, "789", "bytes 7-9/10"},
+		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 8-9/10"},
+		{"more than there is", "GET", "Range", "bytes=8-99", 206, "89", "bytes 8-9/10"},
+		{"beyond", "GET", "Range", "bytes=10-", 416, "", "bytes */10"},
+		{"nothing", "GET", "Range", "bytes=-0", 416, "", "bytes */10"},
+		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, "0123456789", ""},
+		{"backwards is the whole", "GET", "Range", "bytes=4-2", 200, "0123456789", ""},
+		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(tt.method, "/v1alpha2/container/abc/sif", nil)
+			if tt.header != "" {
+				r.Header.Set(tt.header, tt.value)
+			}
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != tt.code || tt.code < 300 && w.Body.String() != tt.body || w.Header().Get("Content-Range") != tt.contentRange {
+				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
+			}
+			if w.Header().Get("Etag") != `"sha256:0123"` {
+				t.Errorf("its tag is %q", w.Header().Get("Etag"))
+			}
+		})
+	}
+	r := httptest.NewRequest(http.MethodGet, "/v1alpha2/container/abc/sif", nil)
+	r.Header.Set("Range", "bytes=2-4")
+	r.Header.Set("If-Range", `"sha256:other"`)
+	w := httptest.NewRecorder()
+	if h.ServeHTTP(w, r); w.Code != http.StatusOK || w.Body.String() != "0123456789" {
+		t.Errorf("a part of another file is %d %q", w.Code, w.Body)
+	}
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/v1alpha2/container/other/sif", nil))
+	if !strings.Contains(w.Body.String(), "message") || w.Code < 400 {
+		t.Errorf("an unknown one is %d %s", w.Code, w.Body)
+	}
+}
