@@ -16,6 +16,21 @@ func frozen(image, repository string, config map[string]any) map[string]any {
 	return map[string]any{"containerImage": image, "freeze": true, "buildRepository": repository, "containerConfig": config}
 }
 
+// eachCopyShape is eachShape with workers; these need no BuildKit.
+func eachCopyShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
+	t.Helper()
+	t.Run("one process", func(t *testing.T) {
+		t.Parallel()
+		scenario(t, oneProcess(t, common(t, plain, more)))
+	})
+	if testkit.Real() {
+		t.Run("process per role", func(t *testing.T) {
+			p, _ := buildersPerRole(t, plain, more)
+			scenario(t, p)
+		})
+	}
+}
+
 // logOf is what a build has printed.
 func (p *program) logOf(answer map[string]any) string {
 	return string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
@@ -27,7 +42,7 @@ func TestFreezeImage(t *testing.T) {
 	t.Parallel()
 	own, far := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Open)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
-	eachShape(t, []string{own.Host, far.Host}, more, func(t *testing.T, p *program) {
+	eachCopyShape(t, []string{own.Host, far.Host}, more, func(t *testing.T, p *program) {
 		img, err := random.Image(5000, 3)
 		if err != nil {
 			t.Fatal(err)
@@ -35,7 +50,7 @@ func TestFreezeImage(t *testing.T) {
 		base := own.Push(t, "team/base:1", img)
 		gz, tar := testkit.Tar(t, "added.txt", "of the request")
 		config := map[string]any{"env": []string{"GREETING=hello"}, "layers": []any{layer(fileServer(t, "/x.tar.gz", gz), gz, tar)}}
-		repository := own.Host + "/team/frozen" + strings.ToLower(tokenish(t))
+		repository := own.Host + "/team/frozen" + testkit.FreePort(t)
 		own.Requests()
 		body := frozen(base, repository, config)
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
@@ -92,14 +107,11 @@ func (p *program) freezeFromAfar(t *testing.T, far *testkit.Registry, repository
 	}
 }
 
-// tokenish is a name of this test's own.
-func tokenish(t *testing.T) string { return strings.ReplaceAll(testkit.FreePort(t), " ", "") }
-
 // TestFreezeDenied says why, and leaves nothing behind that has a name.
 func TestFreezeDenied(t *testing.T) {
 	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
-	eachShape(t, []string{up.Host, own.Host}, nil, func(t *testing.T, p *program) {
+	eachCopyShape(t, []string{up.Host, own.Host}, nil, func(t *testing.T, p *program) {
 		img, err := random.Image(1000, 1)
 		if err != nil {
 			t.Fatal(err)

@@ -192,7 +192,7 @@ func TestSifOfAnImage(t *testing.T) {
 	})
 	body["format"] = "sif"
 	digests := map[string]bool{}
-	eachShape(t, []string{own.Host}, more, func(t *testing.T, p *program) {
+	eachCopyShape(t, []string{own.Host}, more, func(t *testing.T, p *program) {
 		body := frozen(base, own.Host+"/team/sif-"+testkit.FreePort(t), body["containerConfig"].(map[string]any))
 		body["format"] = "sif"
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
