@@ -93,8 +93,8 @@ func (e *elsewhere) answer(r *http.Request) (proto.Message, error) {
 			WorkspaceId: ws, CredentialsId: parts[1], PairingId: r.URL.Query().Get("pairingId"), Version: int32(len(r.URL.Query()["version"])) * 2,
 		})
 	case r.URL.Path == "/pairing":
-		spec, raw := &platformv1.PairingSpec{}, []byte(nil)
-		raw, _ = io.ReadAll(r.Body)
+		spec := &platformv1.PairingSpec{}
+		raw, _ := io.ReadAll(r.Body)
 		if err := protojson.Unmarshal(raw, spec); err != nil {
 			return nil, err
 		}

@@ -42,7 +42,7 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	}
 	if id.GetUserId() == adminID && id.GetWorkspaceId() == 0 {
 		if k, l, ok := longest(req.GetRegistry(), s.deps.AdminLogins); ok && len(k) > len(key) {
-			key, login = k, l
+			login = l
 		}
 	}
 	return credentialsAnswer(login, loginTTL), nil

@@ -132,7 +132,7 @@ func (s store) deleteAudit(ctx context.Context, before time.Time) error {
 // deleteEnded removes pairings, sign-ins and codes whose time is over.
 func (s store) deleteEnded(ctx context.Context, now time.Time) error {
 	var problems []error
-	for _, table := range []string{"platform_pairings", "platform_sessions", "platform_codes", "platform_signins"} {
+	for _, table := range []string{"platform_pairings", "platform_sessions", "platform_codes", "platform_sign_ins"} {
 		_, err := s.db.ExecContext(ctx, `DELETE FROM `+table+` WHERE expires_at <= $1`, sqldb.Micros(now))
 		problems = append(problems, err)
 	}

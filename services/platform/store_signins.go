@@ -19,7 +19,7 @@ type pendingSignIn struct {
 
 func (s store) putSignIn(ctx context.Context, stateHash []byte, p pendingSignIn) error {
 	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO platform_signins (state_hash, client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at)
+		INSERT INTO platform_sign_ins (state_hash, client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		stateHash, p.program.GetClientId(), p.program.GetRedirectUri(), p.program.GetCodeChallenge(), p.programState, p.nonce, p.verifier, sqldb.Micros(p.expires))
 	return lost(s.db, err)
@@ -30,7 +30,7 @@ func (s store) takeSignIn(ctx context.Context, stateHash []byte) (pendingSignIn,
 	p := pendingSignIn{program: &platformv1.Program{CodeChallengeMethod: "S256"}}
 	var expires int64
 	err := s.db.QueryRowContext(ctx, `
-		DELETE FROM platform_signins WHERE state_hash = $1
+		DELETE FROM platform_sign_ins WHERE state_hash = $1
 		RETURNING client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at`, stateHash).
 		Scan(&p.program.ClientId, &p.program.RedirectUri, &p.program.CodeChallenge, &p.programState, &p.nonce, &p.verifier, &expires)
 	p.expires = sqldb.Time(expires)

@@ -1,6 +1,6 @@
 -- +goose Up
 -- People on the way to the OIDC provider and back.
-CREATE TABLE platform_signins (
+CREATE TABLE platform_sign_ins (
     state_hash    bytea  PRIMARY KEY,
     client_id     text   NOT NULL,
     redirect_uri  text   NOT NULL,
