@@ -13,7 +13,7 @@ BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 CLIENT := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint monitoring-lint image image-test generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -52,6 +52,11 @@ lint: ## Check style, generated files and the contract's compatibility
 
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
 	cd deploy && GOWORK=off go test ./... && GOWORK=off go run ./lint .
+
+k8s-e2e: ## Prove the manifests on a two-node cluster made here (root; the first time it compiles Kubernetes)
+	$(MAKE) image PLATFORMS=linux/$$(go env GOARCH)
+	deploy/k8s/e2e/prepare.sh
+	cd deploy/k8s/e2e && "$${XDG_CACHE_HOME:-$$HOME/.cache}/slipway/k8s/bin/e2e" -report REPORT.md
 
 image: ## Make both images, reproducibly, as bin/images/* (PLATFORMS, PUSH: see deploy/docker/image.sh)
 	VERSION=$(VERSION) deploy/docker/image.sh

@@ -143,7 +143,7 @@ for image in slipwayd slipway-builder; do
 		--local "context=$work/context" --local "dockerfile=$work/context" --opt target=$image --opt "platform=$PLATFORMS" \
 		--opt "build-arg:SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH" \
 		--opt "label:org.opencontainers.image.version=$VERSION" --opt "label:org.opencontainers.image.revision=$COMMIT" \
-		--output "type=oci,dest=$layout,tar=false,name=$image:$VERSION,oci-mediatypes=true,compression=zstd,force-compression=true,rewrite-timestamp=true" \
+		--output "type=oci,dest=$layout,tar=false,name=$image:$VERSION,oci-mediatypes=true,compression=gzip,force-compression=true,rewrite-timestamp=true" \
 		2>"$work/build.log" || { cat "$work/build.log" >&2 && exit 1; }
 	echo "$image:$VERSION $(bin/regctl image digest "ocidir://$layout:$VERSION")"
 	for arch in $archs; do

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// groups are the control groups that the nodes' pods live below, one folder in
+// every hierarchy of the machine.
+type groups []string
+
+// makeGroups makes them, for both nodes.
+func makeGroups() (groups, error) {
+	hierarchies := []string{"/sys/fs/cgroup"}
+	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
+		var all []string
+		all, err = filepath.Glob("/sys/fs/cgroup/*")
+		if err != nil {
+			return nil, err
+		}
+		hierarchies = slices.DeleteFunc(all, func(h string) bool { return filepath.Base(h) == "unified" || !fileExists(filepath.Join(h, "tasks")) })
+	}
+	var g groups
+	for _, h := range hierarchies {
+		for _, node := range []string{"sw-node1", "sw-node2"} {
+			dir := filepath.Join(h, node)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return g, err
+			}
+			g = append(g, dir)
+			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
+				if raw, err := os.ReadFile(filepath.Join(h, file)); err == nil && filepath.Base(h) == "cpuset" {
+					if err := os.WriteFile(filepath.Join(dir, file), raw, 0o600); err != nil {
+						return g, err
+					}
+				}
+			}
+		}
+	}
+	return g, nil
+}
+
+// remove takes them away, with what the kubelets made below; nothing runs in them
+// any more.
+func (g groups) remove() {
+	for _, top := range g {
+		var dirs []string
+		err := filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
+			if err == nil && d.IsDir() {
+				dirs = append(dirs, path)
+			}
+			return nil
+		})
+		for _, d := range slices.Backward(dirs) {
+			err = errors.Join(err, os.Remove(d))
+		}
+		_ = err // a process that is still ending holds one; it is empty and harmless
+	}
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+type object = map[string]any
+
+func digestOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// layer is a tar with executables: name in the image → file here.
+func layer(programs map[string]string) ([]byte, error) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, path := range programs {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(raw)), Typeflag: tar.TypeReg}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(raw); err != nil {
+			return nil, err
+		}
+	}
+	return b.Bytes(), w.Close()
+}
+
+// config is an image's, of one layer; entry is what it runs.
+func config(diff string, entry []string) ([]byte, error) {
+	return json.Marshal(object{
+		"architecture": runtime.GOARCH, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": []string{diff}},
+		"config": object{"Entrypoint": entry, "Env": []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/lib/postgresql/15/bin"}},
+	})
+}
+
+// archive writes a docker archive with one layer, which is in a file.
+func archive(name, out, layerFile string, entry []string) error {
+	f, err := os.Open(layerFile)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	hash := sha256.New()
+	size, err := io.Copy(hash, f)
+	if err != nil {
+		return err
+	}
+	diff := hex.EncodeToString(hash.Sum(nil))
+	cfg, err := config("sha256:"+diff, entry)
+	if err != nil {
+		return err
+	}
+	id := strings.TrimPrefix(digestOf(cfg), "sha256:")
+	manifest, err := json.Marshal([]object{{"Config": id + ".json", "RepoTags": []string{name}, "Layers": []string{diff + ".tar"}}})
+	if err != nil {
+		return err
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	to, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	w := tar.NewWriter(to)
+	for _, e := range []struct {
+		name string
+		size int64
+		from io.Reader
+	}{
+		{id + ".json", int64(len(cfg)), bytes.NewReader(cfg)}, {diff + ".tar", size, f}, {"manifest.json", int64(len(manifest)), bytes.NewReader(manifest)},
+	} {
+		if err := w.WriteHeader(&tar.Header{Name: e.name, Mode: 0o644, Size: e.size, Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		if _, err := io.Copy(w, e.from); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// push puts an image of one layer into a registry, over plain HTTP.
+func push(registry, repository, tag string, content []byte) error {
+	cfg, err := config(digestOf(content), nil)
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal(object{
+		"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+		"config": object{"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digestOf(cfg), "size": len(cfg)},
+		"layers": []object{{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digestOf(content), "size": len(content)}},
+	})
+	if err != nil {
+		return err
+	}
+	base := "http://" + registry + "/v2/" + repository
+	for _, blob := range [][]byte{cfg, content} {
+		resp, err := http.Post(base+"/blobs/uploads/", "", nil)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		to, err := resp.Request.URL.Parse(resp.Header.Get("Location"))
+		if err != nil {
+			return err
+		}
+		q := to.Query()
+		q.Set("digest", digestOf(blob))
+		to.RawQuery = q.Encode()
+		if err := put(to.String(), "application/octet-stream", blob); err != nil {
+			return err
+		}
+	}
+	return put(base+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
+}
+
+func put(url, kind string, body []byte) error {
+	req, err := http.NewRequest(http.MethodPut, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", kind)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("PUT %s: %s: %s", url, resp.Status, text)
+	}
+	return nil
+}
+
+// makeImages writes the images that the nodes import: those of others, of what is
+// in the cache, and our own, of their layouts.
+func makeImages(cache, own string) error {
+	for _, name := range []string{"slipwayd", "slipway-builder"} {
+		if err := bare(filepath.Join(own, name), filepath.Join(cache, "images", name+".tar")); err != nil {
+			return err
+		}
+	}
+	for name, program := range map[string]string{"pause": "pause", "dns": "dns"} {
+		content, err := layer(map[string]string{"usr/bin/" + program: filepath.Join(cache, "bin", program)})
+		if err != nil {
+			return err
+		}
+		file := filepath.Join(cache, name+".layer")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			return err
+		}
+		entry := []string{"/usr/bin/" + program}
+		if err := archive("docker.io/e2e/"+name+":1", filepath.Join(cache, "images", name+".tar"), file, entry); err != nil {
+			return err
+		}
+	}
+	return archive("docker.io/e2e/servers:1", filepath.Join(cache, "images", "servers.tar"), filepath.Join(cache, "servers.tar"), nil)
+}
+
+// bare writes a tar of an OCI layout without the referrers of its images, which
+// containerd does not take for images.
+func bare(layout, out string) error {
+	raw, err := os.ReadFile(filepath.Join(layout, "index.json"))
+	if err != nil {
+		return err
+	}
+	var index struct {
+		SchemaVersion int      `json:"schemaVersion"`
+		MediaType     string   `json:"mediaType"`
+		Manifests     []object `json:"manifests"`
+	}
+	if err := json.Unmarshal(raw, &index); err != nil {
+		return err
+	}
+	index.Manifests = slices.DeleteFunc(index.Manifests, func(m object) bool {
+		notes, _ := m["annotations"].(object)
+		return notes["io.containerd.image.name"] == nil
+	})
+	if raw, err = json.Marshal(index); err != nil {
+		return err
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	w := tar.NewWriter(f)
+	err = filepath.WalkDir(layout, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content := raw
+		if filepath.Base(path) != "index.json" {
+			if content, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		name, err := filepath.Rel(layout, path)
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		_, err = w.Write(content)
+		return err
+	})
+	return errors.Join(err, w.Close())
+}

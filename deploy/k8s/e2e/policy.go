@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// metadata is the address at which clouds tell machines their secrets.
+const metadata = "169.254.169.254"
+
+// policies looks at the network as a builder, a step of a build and a stranger see
+// it.
+func policies(ctx context.Context, w *world) (string, error) {
+	name, err := w.client.submit(ctx, object{"containerImage": w.image, "containerConfig": object{"env": []string{"PROBE=1"}}})
+	if err != nil {
+		return "", err
+	}
+	image := "slipway.test/" + name
+	open := []string{"nats.slipway.svc.cluster.local 4222", "build.slipway.svc.cluster.local 9095", "container.slipway.svc.cluster.local 9095",
+		"image-registry.slipway.svc.cluster.local 5000", "buildkit.slipway-buildkit.svc.cluster.local 1234"}
+	shut := []string{"postgres.slipway.svc.cluster.local 5432", "redis.slipway.svc.cluster.local 6379", "platform.slipway.svc.cluster.local 9095",
+		"gateway.slipway.svc.cluster.local 80", "kubernetes.default.svc.cluster.local 443", metadata + " 80", "192.168.77.1 6443"}
+	stranger, err := w.probe(ctx, image, "default", "{}", append([]string{metadata + " 80"}, open...))
+	if err != nil {
+		return "", err
+	}
+	if !stranger[metadata+" 80"] {
+		return "", errors.New("the metadata address answers nobody: nothing would be proven")
+	}
+	for _, target := range open[:3] {
+		if stranger[target] {
+			return "", fmt.Errorf("a stranger reaches %s", target)
+		}
+	}
+	seen, err := w.probe(ctx, image, "slipway", "{app.kubernetes.io/name: slipway, app.kubernetes.io/component: builder}", append(append([]string{}, open...), shut...))
+	if err != nil {
+		return "", err
+	}
+	for _, target := range open {
+		if !seen[target] {
+			return "", fmt.Errorf("a builder does not reach %s", target)
+		}
+	}
+	for _, target := range shut {
+		if seen[target] {
+			return "", fmt.Errorf("a builder reaches %s", target)
+		}
+	}
+	// A step says what it reaches by failing.
+	var steps strings.Builder
+	for _, target := range append(shut, open[0], open[1]) {
+		fmt.Fprintf(&steps, "! nc -z -w 3 %s && ", target)
+	}
+	err = buildSteps(ctx, w, steps.String()+"echo nothing > /reached")
+	return fmt.Sprintf("a builder reaches %d of %d places, a step of a build 0 of %d, the metadata address is reached by neither", len(open), len(open)+len(shut), len(shut)+2), err
+}
+
+// probe runs a pod that tries to connect, and answers where it could.
+func (c *cluster) probe(ctx context.Context, image, namespace, labels string, targets []string) (map[string]bool, error) {
+	// The policies hold for a pod a moment after it got its address.
+	script := "sleep 5\n"
+	for _, t := range targets {
+		script += fmt.Sprintf("nc -z -w 3 %s && echo 'open %s'\n", t, t)
+	}
+	pod := fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: probe, namespace: %s, labels: %s}
+spec:
+  restartPolicy: Never
+  automountServiceAccountToken: false
+  securityContext: {runAsNonRoot: true, runAsUser: 65532, seccompProfile: {type: RuntimeDefault}}
+  containers:
+    - name: probe
+      image: %s
+      command: [/bin/sh, -c, %q]
+      securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
+`, namespace, labels, image, script+"echo done\n")
+	if _, err := c.kubectlWith(ctx, []byte(pod), "apply", "-f", "-"); err != nil {
+		return nil, err
+	}
+	var out string
+	err := c.until(ctx, "the probe", 5*time.Minute, func() (err error) {
+		if out, err = c.kubectl(ctx, "-n", namespace, "logs", "probe"); err == nil && !strings.Contains(out, "done\n") {
+			err = errors.New(out)
+		}
+		return err
+	})
+	_, err2 := c.kubectl(ctx, "-n", namespace, "delete", "pod", "probe", "--now")
+	seen := map[string]bool{}
+	for line := range strings.Lines(out) {
+		if target, ok := strings.CutPrefix(strings.TrimSpace(line), "open "); ok {
+			seen[target] = true
+		}
+	}
+	return seen, errors.Join(err, err2)
+}
