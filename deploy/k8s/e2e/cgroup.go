@@ -20,16 +20,16 @@ func makeGroups() (groups, error) {
 		if err != nil {
 			return nil, err
 		}
-		hierarchies = slices.DeleteFunc(all, func(h string) bool { return filepath.Base(h) == "unified" || !fileExists(filepath.Join(h, "tasks")) })
+		hierarchies = slices.DeleteFunc(all, func(h string) bool { return !fileExists(filepath.Join(h, "cgroup.procs")) })
 	}
 	var g groups
 	for _, h := range hierarchies {
 		for _, node := range []string{"sw-node1", "sw-node2"} {
 			dir := filepath.Join(h, node)
+			g = append(g, dir)
 			if err := os.MkdirAll(dir, 0o755); err != nil {
 				return g, err
 			}
-			g = append(g, dir)
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				if raw, err := os.ReadFile(filepath.Join(h, file)); err == nil && filepath.Base(h) == "cpuset" {
 					if err := os.WriteFile(filepath.Join(dir, file), raw, 0o600); err != nil {

@@ -52,7 +52,7 @@ func policies(ctx context.Context, w *world) (string, error) {
 	// A step says what it reaches by failing.
 	var steps strings.Builder
 	for _, target := range append(shut, open[0], open[1]) {
-		fmt.Fprintf(&steps, "! nc -z -w 3 %s && ", target)
+		fmt.Fprintf(&steps, "! nc -w 3 %s -e /bin/busybox true && ", target)
 	}
 	err = buildSteps(ctx, w, steps.String()+"echo nothing > /reached")
 	return fmt.Sprintf("a builder reaches %d of %d places, a step of a build 0 of %d, the metadata address is reached by neither", len(open), len(open)+len(shut), len(shut)+2), err
@@ -63,7 +63,7 @@ func (c *cluster) probe(ctx context.Context, image, namespace, labels string, ta
 	// The policies hold for a pod a moment after it got its address.
 	script := "sleep 5\n"
 	for _, t := range targets {
-		script += fmt.Sprintf("nc -z -w 3 %s && echo 'open %s'\n", t, t)
+		script += fmt.Sprintf("nc -w 3 %s -e /bin/busybox true && echo 'open %s'\n", t, t)
 	}
 	pod := fmt.Sprintf(`apiVersion: v1
 kind: Pod

@@ -234,14 +234,24 @@ func deleteStores(ctx context.Context, w *world) (string, error) {
 			return "", err
 		}
 		back := time.Now()
-		err := w.until(ctx, "requests after "+store, 3*time.Minute, func() error { return once(ctx, w.client, w.image, "AFTER="+store) })
+		err := w.until(ctx, "requests after "+store, 3*time.Minute, func() error { return steady(ctx, w, "AFTER="+store) })
 		if err != nil {
 			return "", err
 		}
 		figures = append(figures, fmt.Sprintf("%s back after %.0f s, requests %.1f s later", store, back.Sub(began).Seconds(), time.Since(back).Seconds()))
 	}
-	err := build(ctx, w, "after-stores")
+	err := w.until(ctx, "a build", 3*time.Minute, func() error { return build(ctx, w, "after-stores") })
 	return strings.Join(figures, "; ") + "; then a build", err
+}
+
+// steady is when ten requests in a row succeed, so that every replica had some.
+func steady(ctx context.Context, w *world, env string) error {
+	for i := range 10 {
+		if err := once(ctx, w.client, w.image, fmt.Sprintf("%s-%d", env, i)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func drainNode(ctx context.Context, w *world) (string, error) {
