@@ -94,7 +94,7 @@ func (s *Sif) Build(ctx context.Context, job Job, out Output) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	out.Print("sif", "Making a Singularity image of "+from.name)
 	file, err := s.make(ctx, dir, from, image, job)
 	if err != nil {

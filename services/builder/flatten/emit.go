@@ -108,7 +108,7 @@ func (e *emitter) write(h *tar.Header, content io.Reader) error {
 
 // implied writes the directories that no entry names.
 func (e *emitter) implied(path string, n *node) error {
-	if n.at == nowhere && path != "" {
+	if n.at == nowhere() && path != "" {
 		err := e.write(&tar.Header{Typeflag: tar.TypeDir, Name: path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}, nil)
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 type place struct{ layer, entry int32 }
 
 // nowhere is the place of a directory that no entry names.
-var nowhere = place{-1, -1}
+func nowhere() place { return place{-1, -1} }
 
 // node is a name in the tree.
 type node struct {
@@ -35,7 +35,7 @@ type tree struct {
 	leftOut int
 }
 
-func newTree() *tree { return &tree{root: newDir(nowhere, -1)} }
+func newTree() *tree { return &tree{root: newDir(nowhere(), -1)} }
 
 // lookup answers nil for what is not there.
 func (t *tree) lookup(path string) *node {
@@ -143,12 +143,12 @@ func (t *tree) parent(dir string, layer int32) (*node, error) {
 		next := n.children[name]
 		switch {
 		case next == nil:
-			next = newDir(nowhere, layer)
+			next = newDir(nowhere(), layer)
 			n.children[name] = next
 		case !next.isDir() && next.at.layer == layer:
 			return nil, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
 		case !next.isDir():
-			next = newDir(nowhere, layer)
+			next = newDir(nowhere(), layer)
 			n.children[name] = next
 		}
 		next.touched = layer
@@ -189,7 +189,7 @@ func (n *node) drop(name string, layer int32) {
 		delete(n.children, name)
 	case child.isDir():
 		if child.at.layer < layer {
-			child.at, child.inode = nowhere, nowhere
+			child.at, child.inode = nowhere(), nowhere()
 		}
 		for below := range child.children {
 			child.drop(below, layer)

@@ -71,7 +71,7 @@ func (d *download) run(ctx context.Context) error {
 		return err
 	}
 	part := fmt.Sprintf("%s.%s.part", d.file, d.digest[:12])
-	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	out, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
