@@ -20,10 +20,12 @@ type Local interface {
 	Address() (string, error)
 	// Proxy is the address of its HTTP proxy as a RUN step sees it; "" for none.
 	Proxy() string
-	// Limit sets a build's share of the machine; parent is the control group for
-	// its steps, "" where the machine has none. outOfMemory says whether a step hit
-	// the limit. The caller calls release when the build has ended.
-	Limit(build string) (parent string, outOfMemory func() bool, release func())
+	// Limit sets the share of the machine of a build of a scope (letters and digits);
+	// parent is the control group for its steps, "" where the machine has none.
+	// Builds of different scopes find none of each other's steps in the cache, as
+	// their parents differ. outOfMemory says whether a step hit the limit. The caller
+	// calls release when the build has ended.
+	Limit(scope string) (parent string, outOfMemory func() bool, release func())
 	// Grown is by how many bytes its folder may have grown since a time.
 	Grown(since time.Time) int64
 }

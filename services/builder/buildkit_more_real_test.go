@@ -134,6 +134,22 @@ func TestBuildKitImportsCaches(t *testing.T) {
 	}
 }
 
+// TestBuildKitCachesByScope lets a build find the steps of a former one in the
+// cache, but none of another scope.
+func TestBuildKitCachesByScope(t *testing.T) {
+	w := newWorkshop(t, setup{memory: 1 << 30})
+	for _, c := range []struct {
+		id, scope string
+		cached    bool
+	}{{"one", "us", false}, {"again", "us", true}, {"theirs", "them", false}} {
+		job := w.job(c.id, "FROM BASE\nRUN echo x > /x\n")
+		job.CacheScope = c.scope
+		if _, out, err := w.build(t, job); err != nil || strings.Contains(out.String(), "CACHED") != c.cached {
+			t.Errorf("%s: %v", c.id, err)
+		}
+	}
+}
+
 // holding are the files below a folder that hold a text.
 func holding(t *testing.T, dir, text string) (found []string) {
 	t.Helper()

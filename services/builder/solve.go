@@ -74,7 +74,7 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	parent := ""
 	if name == local {
 		var release func()
-		parent, outOfMemory, release = b.o.Local.Limit(job.ID)
+		parent, outOfMemory, release = b.o.Local.Limit(short(job.CacheScope))
 		defer release()
 		var unwatch func()
 		ctx, unwatch = b.watchDisk(ctx)

@@ -132,8 +132,8 @@ func (d *Daemon) Proxy() string {
 }
 
 // Limit makes a control group for a build: see builder.Local.
-func (d *Daemon) Limit(build string) (parent string, outOfMemory func() bool, release func()) {
-	return d.limits.make(build)
+func (d *Daemon) Limit(scope string) (parent string, outOfMemory func() bool, release func()) {
+	return d.limits.make(scope)
 }
 
 // Grown is by how many bytes the daemon's folder may have grown since a time.
@@ -145,7 +145,6 @@ const steady = time.Minute
 // supervise starts the daemon again whenever it ends, more slowly each time.
 func (d *Daemon) supervise(ctx context.Context, c *child) {
 	defer close(d.done)
-	defer d.limits.close()
 	wait := 250 * time.Millisecond
 	for {
 		began := time.Now()

@@ -1,17 +1,12 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // groupsDir is where the system shows its control groups.
@@ -40,25 +35,17 @@ func limits(o Options) (out []limit) {
 // groups makes a control group for each build.
 type groups struct {
 	root     string // where the system shows its control groups
-	parent   string // of all groups that this daemon's builds get
 	limits   []limit
 	log      *slog.Logger
 	complain sync.Once
-	made     atomic.Int64
 }
 
-// newGroups removes what an earlier process with the same folder left behind.
+// newGroups removes what processes that are gone have left behind.
 func newGroups(root string, o Options) *groups {
-	sum := sha256.Sum256([]byte(o.Dir))
-	g := &groups{root: root, parent: "slipway/" + hex.EncodeToString(sum[:4]), limits: limits(o), log: o.Log}
-	for _, dir := range g.everywhere(g.parent) {
-		removeGroup(dir)
-	}
+	g := &groups{root: root, limits: limits(o), log: o.Log}
+	g.sweep()
 	return g
 }
-
-// close removes what is left.
-func (g *groups) close() { g.remove(g.parent) }
 
 // everywhere are the folders of a group: with version 1 each controller has its
 // own, and a step's runtime makes it in all of them.
@@ -67,30 +54,40 @@ func (g *groups) everywhere(name string) []string {
 	return append(dirs, filepath.Join(g.root, name))
 }
 
-// make makes the group of a build. Where the machine lets us make none, the build
-// runs without limits: parent is "".
-func (g *groups) make(build string) (parent string, outOfMemory func() bool, release func()) {
+// make makes the group of a build. BuildKit finds a step in its cache only under
+// the same parent, so that is named after the scope, and after nothing that
+// differs between one build and the next. Where the machine lets us make no
+// group, the build runs without limits: parent is "".
+func (g *groups) make(scope string) (parent string, outOfMemory func() bool, release func()) {
 	never := func() bool { return false }
 	if len(g.limits) == 0 {
 		return "", never, func() {}
 	}
-	// A number, since a second try may begin while the first one's group goes.
-	name := filepath.Join(g.parent, fmt.Sprintf("%s.%d", clean(build), g.made.Add(1)))
-	dirs, err := g.create(name)
+	s, err := g.take(scope)
 	if err != nil {
-		g.remove(name)
 		g.complain.Do(func() { g.log.Warn("Builds run without limits", "err", err) })
 		return "", never, func() {}
 	}
-	return "/" + name, func() bool { return outOfMemoryIn(dirs) }, func() { go g.remove(name) }
+	dirs, err := g.create(s.group())
+	if err != nil {
+		g.release(s)
+		g.complain.Do(func() { g.log.Warn("Builds run without limits", "err", err) })
+		return "", never, func() {}
+	}
+	return "/" + s.group(), func() bool { return outOfMemoryIn(dirs) }, func() { g.release(s) }
 }
 
 // create makes the group and sets its limits; it answers the folders it made.
 func (g *groups) create(name string) ([]string, error) {
-	if _, err := os.Stat(filepath.Join(g.root, "cgroup.controllers")); err == nil {
-		return g.createV2(filepath.Join(g.root, name))
+	if g.isV2() {
+		return g.createV2(name)
 	}
 	return g.createV1(name)
+}
+
+func (g *groups) isV2() bool {
+	_, err := os.Stat(filepath.Join(g.root, "cgroup.controllers"))
+	return err == nil
 }
 
 func (g *groups) createV1(name string) (dirs []string, err error) {
@@ -107,16 +104,19 @@ func (g *groups) createV1(name string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-func (g *groups) createV2(dir string) ([]string, error) {
+func (g *groups) createV2(name string) ([]string, error) {
+	dir := filepath.Join(g.root, name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
 	dirs := []string{dir}
 	for _, l := range g.limits {
-		for _, above := range []string{g.root, filepath.Dir(filepath.Dir(dir)), filepath.Dir(dir)} {
+		above := g.root
+		for part := range strings.SplitSeq(name, "/") {
 			if err := set(above, "cgroup.subtree_control", "+"+l.controller); err != nil {
 				return dirs, err
 			}
+			above = filepath.Join(above, part)
 		}
 		if err := set(dir, l.file2, l.value2); err != nil {
 			return dirs, err
@@ -149,40 +149,4 @@ func outOfMemoryIn(dirs []string) bool {
 		}
 	}
 	return false
-}
-
-// remove removes a group and those below it. A group can go only when its last
-// process has, which may take a moment.
-func (g *groups) remove(name string) {
-	for range 50 {
-		left := false
-		for _, dir := range g.everywhere(name) {
-			left = !removeGroup(dir) || left
-		}
-		if !left {
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-}
-
-func removeGroup(dir string) bool {
-	below, _ := os.ReadDir(dir)
-	for _, e := range below {
-		if e.IsDir() {
-			removeGroup(filepath.Join(dir, e.Name()))
-		}
-	}
-	err := os.Remove(dir)
-	return err == nil || os.IsNotExist(err)
-}
-
-// clean makes a group's name of a build's id.
-func clean(id string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '-'
-	}, id)
 }

@@ -38,9 +38,9 @@ func TestLimitsAreWritten(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tc.o.Dir, tc.o.Log = "/data", testkit.Log(t)
+			tc.o.Log = testkit.Log(t)
 			g := newGroups(root, tc.o)
-			parent, _, _ := g.make("0123_1")
+			parent, _, _ := g.make("0123")
 			got := map[string]string{}
 			for _, l := range g.limits {
 				if !tc.v2 {
@@ -59,6 +59,28 @@ func TestLimitsAreWritten(t *testing.T) {
 	}
 }
 
+// TestGroupsAreNamedAlike: one build after the other gets the same group, so that
+// its steps are found in the cache; builds at the same time, of two daemons too,
+// and of another scope get others.
+func TestGroupsAreNamedAlike(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	groups := func() *groups { return newGroups(root, Options{Pids: 50, Log: testkit.Log(t)}) }
+	one, other := groups(), groups()
+	first, _, release := one.make("us")
+	second, _, _ := other.make("us")
+	third, _, _ := one.make("them")
+	// Only the system can remove a group with its files.
+	if err := os.Remove(filepath.Join(root, "pids", first, "pids.max")); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	again, _, _ := groups().make("us") // which sweeps
+	if first != "/slipway/us-0/build" || second != "/slipway/us-1/build" || third != "/slipway/them-0/build" || again != first {
+		t.Errorf("the groups are %q, %q, %q, %q", first, second, third, again)
+	}
+}
+
 func read(t *testing.T, into map[string]string, name, path string) {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -66,11 +88,4 @@ func read(t *testing.T, into map[string]string, name, path string) {
 		t.Fatal(err)
 	}
 	into[name] = string(raw)
-}
-
-func TestGroupNames(t *testing.T) {
-	t.Parallel()
-	if got := clean("../a/b_1-X"); got != "---a-b_1-X" {
-		t.Errorf("got %q", got)
-	}
 }
