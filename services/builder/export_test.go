@@ -6,6 +6,6 @@ import "time"
 func (w *Worker) Hasten(ackWait time.Duration) {
 	w.pace = pace{
 		ackWait: ackWait, heartbeat: ackWait / 4, presence: 100 * time.Millisecond,
-		look: 20 * time.Millisecond, retry: 20 * time.Millisecond, logs: 5 * time.Second,
+		look: 20 * time.Millisecond, retry: 20 * time.Millisecond, logs: time.Minute,
 	}
 }

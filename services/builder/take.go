@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -95,7 +96,7 @@ func (w *Worker) fetch(ctx context.Context, q queue, c jetstream.Consumer) (jets
 	case err == nil:
 		return msg, nil
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
-		errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, jetstream.ErrMaxBytesExceeded):
+		errors.Is(err, jetstream.ErrNoMessages), errors.Is(err, jetstream.ErrMaxBytesExceeded), errors.Is(err, nats.ErrTimeout):
 		return nil, nil
 	default:
 		w.Log.Debug("Fetching a job", "err", err)
