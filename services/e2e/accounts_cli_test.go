@@ -82,17 +82,12 @@ func (u *person) shows(args string, want ...string) {
 	}
 }
 
-// masterKey lets a role of its own keep secrets.
-func masterKey(t testing.TB) string {
-	return writeFile(t, "master-key", b64(strings.Repeat("k", 32)))
-}
-
 // TestCommandLineAccounts signs in, and does everything that an account is for.
 func TestCommandLineAccounts(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
 	image := up.Push(t, "team/private:1", testkit.Index(t, true, "amd64"))
-	more := settings{"master_key_file": masterKey(t)}
+	more := settings{"master_key_file": newMasterKey(t)}
 	eachShape(t, []string{up.Host}, more, func(t *testing.T, p *program) {
 		u := newPerson(t)
 		u.refused("whoami --server "+p.url, "sign in with `slipway login`")

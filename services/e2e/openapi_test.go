@@ -63,11 +63,23 @@ func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Basic)
 	image := up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
-	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
+	plain, more := []string{up.Host}, settings{"master_key_file": newMasterKey(t)}
+	drive := func(t *testing.T, p *program) {
+		t.Helper()
 		token := driveAccounts(t, p, up)
 		driveContainers(t, p, image, token)
 		driveRun(t, p, token)
+	}
+	t.Run("one process", func(t *testing.T) {
+		t.Parallel()
+		drive(t, oneProcess(t, common(t, plain, more)))
 	})
+	if testkit.Real() {
+		t.Run("process per role", func(t *testing.T) {
+			p, _ := buildersPerRole(t, plain, more) // the calls about builds need their role
+			drive(t, p)
+		})
+	}
 }
 
 // driveAccounts makes a token and, with it, an organisation, a workspace and a
