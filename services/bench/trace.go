@@ -173,7 +173,7 @@ func batchOf(first int, status string) string {
 		fmt.Fprintf(&b, `{"taskId":%d,"hash":"ab/%06d","nativeId":"%d","process":"%c","module":[],"container":"quay.io/biocontainers/star:2.7","tag":"sample %d","name":"STAR (sample %d)",
 			"status":"%s","exit":0,"submit":1769860801000,"start":1769860802000,"complete":1769860812000,"duration":11000,"realtime":10000,"pcpu":150.5,"pmem":1.2,"rss":1000000,
 			"vmem":2000000,"peakRss":1000000,"peakVmem":2000000,"rchar":10,"wchar":10,"syscr":1,"syscw":1,"readBytes":10,"writeBytes":10,"volCtxt":1,"invCtxt":1,"attempt":1,
-			"cpus":2,"memory":6442450944,"disk":null,"time":14400000,"workdir":"/work/ab/%06d","script":"%s","queue":"long","errorAction":null,"executor":"slurm"}`,
+			"cpus":2,"memory":6442450944,"disk":null,"time":14400000,"workdir":"/scratch/ab/%06d","script":"%s","queue":"long","errorAction":null,"executor":"slurm"}`,
 			id, id, id, "ABC"[id%3], id, id, status, id, strings.Repeat("STAR --genomeDir index ", 20))
 	}
 	b.WriteString(`],"progress":{"pending":0,"running":100,"peakRunning":100,"processes":[]},"containers":[],"instant":1}`)
