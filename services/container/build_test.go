@@ -249,12 +249,17 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestRecipeWhereNothingBuilds(t *testing.T) {
+func TestWhereNothingBuilds(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, testkit.SQLite(t))
 	r.up.Intercept(func(http.ResponseWriter, *http.Request) bool { t.Error("an image was looked up"); return false })
-	_, err := r.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: from(r.image)})
-	if !errors.Is(err, fault.Unsupported) {
-		t.Errorf("got %v", err)
+	for says, req := range map[string]*containerv1.ContainerRequest{
+		"does not build images":  from(r.image),
+		"does not freeze images": {ContainerImage: r.image, Freeze: true, BuildRepository: "quay.io/x/y"},
+	} {
+		_, err := r.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: req})
+		if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want %q", err, says)
+		}
 	}
 }

@@ -85,7 +85,6 @@ func TestBadRequests(t *testing.T) {
 		{"image that does not exist", map[string]any{"containerImage": up.Host + "/lib/nothing:v1"}, 400, "does not exist"},
 		{"foreign platform", map[string]any{"containerImage": image, "towerAccessToken": "x", "towerEndpoint": "https://evil.example.org"}, 400, "not a platform that this service believes"},
 		{"wrong token", map[string]any{"containerImage": image, "towerAccessToken": "x"}, 401, "not valid"},
-		{"freeze", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y"}, 501, "does not freeze"},
 	}
 	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		for _, c := range cases {
