@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/internal/testkit"
 )
 
 // terminal is a pseudo-terminal with a program in it.
@@ -29,6 +31,9 @@ type terminal struct {
 func inTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil && testkit.Real() {
+		t.Fatal(err)
+	}
 	if err != nil {
 		t.Skipf("there are no pseudo-terminals: %v", err)
 	}

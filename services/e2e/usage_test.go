@@ -98,8 +98,8 @@ func TestUsage(t *testing.T) {
 	more := usageAccounts(t)
 	more["filesystem_layer_prefix"] = files.URL + "/client/"
 	eachShape(t, []string{up.Host}, more, func(t *testing.T, p *program) {
-		if time.Until(time.Now().UTC().Truncate(24*time.Hour).Add(24*time.Hour)) < 2*time.Minute {
-			t.Skip("the day is about to end")
+		if left := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)); left < 2*time.Minute {
+			time.Sleep(left) // all is to be counted on one day
 		}
 		today := time.Now().UTC().Format(time.DateOnly)
 		p.counts(t, "pulls", `{"metric":"pulls","count":0}`)
