@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"time"
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/resolver/dns"
 	"google.golang.org/grpc/test/bufconn"
 
 	"slipway.dev/services/internal/fault"
@@ -24,6 +26,14 @@ const serviceConfig = `{
 		"retryableStatusCodes": ["UNAVAILABLE"]
 	}}]
 }`
+
+// resolveEvery is how often a name may be asked for again when a replica is gone.
+// The library's half a minute is longer than it takes to replace all replicas.
+const resolveEvery = 500 * time.Millisecond
+
+func init() { //nolint:gochecknoinits // the library wants this said before anything connects
+	dns.SetMinResolutionInterval(resolveEvery)
+}
 
 // DialOptions are the settings of a connection.
 type DialOptions struct {
