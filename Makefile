@@ -45,6 +45,8 @@ bench: build builder ## Measure against peers; prints JSON and a table
 lint: ## Check style, generated files and the contract's compatibility
 	test -z "$$(gofmt -l gateway services deploy | tee /dev/stderr)"
 	$(LINT) run $(PACKAGES)
+	cd deploy && GOWORK=off $(LINT) run ./...
+	cd deploy/k8s/e2e && GOWORK=off $(LINT) run . ./pause
 	$(BUF) lint
 	./services/tools/breaking.sh "$(BUF)"
 	./services/tools/generated.sh

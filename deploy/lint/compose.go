@@ -10,12 +10,12 @@ import (
 
 // checkCompose reads a compose file as docker compose does: its schema, its
 // variables and what refers to what. It answers how many services there are.
-func checkCompose(path string) (int, error) {
+func checkCompose(ctx context.Context, path string) (int, error) {
 	o, err := cli.NewProjectOptions([]string{path}, cli.WithEnv([]string{"POSTGRES_PASSWORD=p", "REDIS_PASSWORD=r", "NATS_PASSWORD=n"}))
 	if err != nil {
 		return 0, err
 	}
-	project, err := o.LoadProject(context.Background())
+	project, err := o.LoadProject(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -48,7 +48,7 @@ func TestConvert(t *testing.T) {
 // TestCompose reads ours, and refuses one that means nothing.
 func TestCompose(t *testing.T) {
 	t.Parallel()
-	if n, err := checkCompose("../compose.yaml"); err != nil || n < 6 {
+	if n, err := checkCompose(t.Context(), "../compose.yaml"); err != nil || n < 6 {
 		t.Errorf("ours: %d, %v", n, err)
 	}
 	for name, text := range map[string]string{
@@ -59,7 +59,7 @@ func TestCompose(t *testing.T) {
 		if err := os.WriteFile(path, []byte("name: x\n"+text+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := checkCompose(path); err == nil || strings.Contains(err.Error(), "no such file") {
+		if _, err := checkCompose(t.Context(), path); err == nil || strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,6 +9,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,26 +30,26 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: lint DIR")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1], os.Stdout); err != nil {
+	if err := run(context.Background(), os.Args[1], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "lint:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir string, out io.Writer) error {
+func run(ctx context.Context, dir string, out io.Writer) error {
 	work, err := os.MkdirTemp("", "k8s-lint-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
-	services, err := checkCompose(filepath.Join(dir, "compose.yaml"))
+	defer func() { _ = os.RemoveAll(work) }()
+	services, err := checkCompose(ctx, filepath.Join(dir, "compose.yaml"))
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "compose.yaml: %d services\n", services)
 	dir = filepath.Join(dir, "k8s")
 	schemas := filepath.Join(work, "schemas")
-	n, err := makeSchemas(schemas)
+	n, err := makeSchemas(ctx, schemas)
 	if err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func run(dir string, out io.Writer) error {
 	var problems []error
 	for _, o := range overlays {
 		overlay := filepath.Dir(o)
-		if err := check(overlay, schemas, exceptions, out); err != nil {
+		if err := check(ctx, overlay, schemas, exceptions, out); err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(overlay), err))
 		}
 	}
@@ -72,12 +73,12 @@ func run(dir string, out io.Writer) error {
 }
 
 // check builds one overlay and shows it to both checkers.
-func check(overlay, schemas string, exceptions []exception, out io.Writer) error {
-	manifests, err := tool(nil, kustomize, "build", overlay)
+func check(ctx context.Context, overlay, schemas string, exceptions []exception, out io.Writer) error {
+	manifests, err := tool(ctx, nil, kustomize, "build", overlay)
 	if err != nil {
 		return err
 	}
-	summary, invalid := tool(manifests, kubeconform, "-strict", "-summary", "-schema-location",
+	summary, invalid := tool(ctx, manifests, kubeconform, "-strict", "-summary", "-schema-location",
 		schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", "-")
 	args := []string{"score", "--output-format", "ci", "--ignore-container-cpu-limit", "--exit-one-on-warning", "--kubernetes-version", "v1.36"}
 	for _, e := range exceptions {
@@ -85,7 +86,7 @@ func check(overlay, schemas string, exceptions []exception, out io.Writer) error
 			args = append(args, "--ignore-test", e.test)
 		}
 	}
-	report, poor := tool(manifests, kubeScore, append(args, "-")...)
+	report, poor := tool(ctx, manifests, kubeScore, append(args, "-")...)
 	if poor != nil {
 		for line := range strings.Lines(string(report)) {
 			if !strings.HasPrefix(line, "[OK]") && !strings.HasPrefix(line, "[SKIPPED]") {
@@ -123,8 +124,8 @@ func readExceptions(path string) ([]exception, error) {
 
 // tool runs a pinned Go program and answers what it prints. The error holds what
 // it complains of.
-func tool(stdin []byte, pkg string, args ...string) ([]byte, error) {
-	cmd := exec.Command("go", append([]string{"run", pkg}, args...)...)
+func tool(ctx context.Context, stdin []byte, pkg string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", pkg}, args...)...)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stdout, stderr bytes.Buffer

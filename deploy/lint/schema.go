@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,11 @@ type object = map[string]any
 
 // makeSchemas writes a strict schema for every kind into dir, each in a file as
 // kubeconform looks for it. It answers how many.
-func makeSchemas(dir string) (int, error) {
+func makeSchemas(ctx context.Context, dir string) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing secret
 		return 0, err
 	}
-	root, err := module(kubernetes)
+	root, err := module(ctx, kubernetes)
 	if err != nil {
 		return 0, err
 	}
@@ -50,7 +51,7 @@ func makeSchemas(dir string) (int, error) {
 	n, err := c.builtin(dir)
 	for mod, sub := range definitions() {
 		var more int
-		root, err2 := module(mod)
+		root, err2 := module(ctx, mod)
 		if err2 == nil {
 			more, err2 = c.custom(dir, filepath.Join(root, sub))
 		}
@@ -60,8 +61,8 @@ func makeSchemas(dir string) (int, error) {
 }
 
 // module is the folder of a module's sources.
-func module(mod string) (string, error) {
-	cmd := exec.Command("go", "mod", "download", "-json", mod)
+func module(ctx context.Context, mod string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", mod)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	cmd.Dir = os.TempDir()
 	raw, err := cmd.Output()

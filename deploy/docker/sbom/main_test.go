@@ -27,7 +27,7 @@ func TestDescribe(t *testing.T) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, content, 0o700); err != nil { //nolint:gosec // a program
+		if err := os.WriteFile(path, content, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}

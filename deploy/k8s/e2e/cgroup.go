@@ -2,9 +2,11 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 )
 
 // groups are the control groups that the nodes' pods live below, one folder in
@@ -27,7 +29,7 @@ func makeGroups() (groups, error) {
 		for _, node := range []string{"sw-node1", "sw-node2"} {
 			dir := filepath.Join(h, node)
 			g = append(g, dir)
-			if err := os.MkdirAll(dir, 0o755); err != nil {
+			if err := os.MkdirAll(dir, 0o750); err != nil {
 				return g, err
 			}
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -43,19 +45,35 @@ func makeGroups() (groups, error) {
 }
 
 // remove takes them away, with what the kubelets made below; nothing runs in them
-// any more.
-func (g groups) remove() {
-	for _, top := range g {
-		var dirs []string
-		err := filepath.WalkDir(top, func(path string, d os.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
-		for _, d := range slices.Backward(dirs) {
-			err = errors.Join(err, os.Remove(d))
+// any more. The kernel takes a moment to see that.
+func (g groups) remove() error {
+	var err error
+	for range 50 {
+		err = nil
+		for _, top := range g {
+			err = errors.Join(err, removeGroup(top))
 		}
-		_ = err // a process that is still ending holds one; it is empty and harmless
+		if err == nil {
+			break
+		}
+		time.Sleep(200 * time.Millisecond)
 	}
+	return err
+}
+
+func removeGroup(top string) error {
+	var dirs []string
+	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return err
+	})
+	for _, d := range slices.Backward(dirs) {
+		err = errors.Join(err, os.Remove(d))
+	}
+	return err
 }

@@ -47,7 +47,7 @@ func newCluster(ctx context.Context, dir string) (*cluster, error) {
 		return nil, err
 	}
 	c := &cluster{dir: dir, cache: cache, bin: filepath.Join(dir, "bin"), repo: repo}
-	if err := os.MkdirAll(c.bin, 0o755); err != nil {
+	if err := os.MkdirAll(c.bin, 0o750); err != nil {
 		return nil, err
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"} {
@@ -81,7 +81,7 @@ func (c *cluster) namespaces(ctx context.Context) error {
 		return fmt.Errorf("mounting /proc: %w", err)
 	}
 	for _, dir := range []string{"/run", "/var/lib/cni", "/var/lib/kubelet", "/etc/cni"} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
+		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return err
 		}
 		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
@@ -195,7 +195,7 @@ func (c *cluster) daemon(name, network, program string, args ...string) error {
 	if network != "" {
 		program, args = "nsenter", append([]string{"--net=/run/netns/" + network, program}, args...)
 	}
-	cmd := exec.Command(program, args...)
+	cmd := exec.Command(program, args...) //nolint:noctx // it runs until we end, also while we explain a failure
 	cmd.Env = append(os.Environ(), "PATH="+c.bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

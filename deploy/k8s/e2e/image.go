@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -101,7 +102,7 @@ func archive(name, out, layerFile string, entry []string) error {
 }
 
 // push puts an image of one layer into a registry, over plain HTTP.
-func push(registry, repository, tag string, content []byte) error {
+func push(ctx context.Context, registry, repository, tag string, content []byte) error {
 	cfg, err := config(digestOf(content), nil)
 	if err != nil {
 		return err
@@ -116,11 +117,10 @@ func push(registry, repository, tag string, content []byte) error {
 	}
 	base := "http://" + registry + "/v2/" + repository
 	for _, blob := range [][]byte{cfg, content} {
-		resp, err := http.Post(base+"/blobs/uploads/", "", nil)
+		resp, err := send(ctx, http.MethodPost, base+"/blobs/uploads/", "", nil, http.StatusAccepted)
 		if err != nil {
 			return err
 		}
-		resp.Body.Close()
 		to, err := resp.Request.URL.Parse(resp.Header.Get("Location"))
 		if err != nil {
 			return err
@@ -128,29 +128,31 @@ func push(registry, repository, tag string, content []byte) error {
 		q := to.Query()
 		q.Set("digest", digestOf(blob))
 		to.RawQuery = q.Encode()
-		if err := put(to.String(), "application/octet-stream", blob); err != nil {
+		if _, err := send(ctx, http.MethodPut, to.String(), "application/octet-stream", blob, http.StatusCreated); err != nil {
 			return err
 		}
 	}
-	return put(base+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest)
+	_, err = send(ctx, http.MethodPut, base+"/manifests/"+tag, "application/vnd.oci.image.manifest.v1+json", manifest, http.StatusCreated)
+	return err
 }
 
-func put(url, kind string, body []byte) error {
-	req, err := http.NewRequest(http.MethodPut, url, bytes.NewReader(body))
+// send answers a response without its body, if its status is the one that is wanted.
+func send(ctx context.Context, method, url, kind string, body []byte, want int) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	req.Header.Set("Content-Type", kind)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusCreated {
-		text, _ := io.ReadAll(resp.Body)
-		return fmt.Errorf("PUT %s: %s: %s", url, resp.Status, text)
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != want {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
 	}
-	return nil
+	return resp, err
 }
 
 // makeImages writes the images that the nodes import: those of others, of what is
@@ -161,7 +163,7 @@ func makeImages(cache, own string) error {
 			return err
 		}
 	}
-	for name, program := range map[string]string{"pause": "pause", "dns": "dns"} {
+	for name, program := range map[string]string{"pause": "pause", "dns": "dns", "adapter": "adapter"} {
 		content, err := layer(map[string]string{"usr/bin/" + program: filepath.Join(cache, "bin", program)})
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -26,7 +27,7 @@ func main() {
 	var s settings
 	flag.BoolVar(&s.keep, "keep", false, "leave the cluster running until interrupted")
 	flag.StringVar(&s.only, "run", "", "scenarios to run, by name, with commas; empty is all")
-	flag.StringVar(&s.report, "report", "REPORT.md", "where the report goes")
+	flag.StringVar(&s.report, "report", "REPORT.md", "where the report of a run of all scenarios goes")
 	images := flag.Bool("images", false, "only make the images that nodes import")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,12 +71,18 @@ func outside(ctx context.Context, _ settings) error {
 	if err != nil {
 		return err
 	}
-	defer removeAll(dir)
 	groups, err := makeGroups()
-	defer groups.remove()
-	if err != nil {
-		return err
+	if err == nil {
+		err = again(ctx, dir)
 	}
+	if left := errors.Join(groups.remove(), removeAll(dir)); left != nil {
+		err = errors.Join(err, fmt.Errorf("something is left on the machine: %w", left))
+	}
+	return err
+}
+
+// again runs this program as the first process of new namespaces.
+func again(ctx context.Context, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -93,14 +100,15 @@ func outside(ctx context.Context, _ settings) error {
 
 // removeAll takes the folder away. The kernel takes a moment to let go of what was
 // mounted in it.
-func removeAll(dir string) {
+func removeAll(dir string) error {
+	var err error
 	for range 50 {
-		if os.RemoveAll(dir) == nil {
-			return
+		if err = os.RemoveAll(dir); err == nil {
+			break
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	fmt.Fprintln(os.Stderr, "e2e: something is left in", dir)
+	return err
 }
 
 // inside starts the cluster and goes through the scenarios.
@@ -125,5 +133,8 @@ func inside(ctx context.Context, s settings) error {
 	if err != nil {
 		return err
 	}
-	return r.write(s.report)
+	if s.only != "" {
+		return nil
+	}
+	return r.write(ctx, s.report)
 }

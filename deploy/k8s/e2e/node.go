@@ -48,7 +48,7 @@ func (c *cluster) nodes(ctx context.Context) error {
 func (c *cluster) node(ctx context.Context, n node) error {
 	var err error
 	for _, dir := range []string{"cni", "pods", "kubelet", "plugins", "images"} {
-		err = errors.Join(err, os.MkdirAll(filepath.Join(n.Dir, dir), 0o755))
+		err = errors.Join(err, os.MkdirAll(filepath.Join(n.Dir, dir), 0o750))
 	}
 	err = errors.Join(err,
 		render("files/containerd.toml", filepath.Join(n.Dir, "containerd.toml"), n),

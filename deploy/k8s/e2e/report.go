@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"time"
 )
+
+// heading begins the part of a report that is about one run.
+const heading = "\n## Run of "
 
 // report is what was proven, for people.
 type report struct {
@@ -20,7 +26,7 @@ func newReport() *report { return &report{began: time.Now()} }
 
 // fact notes a figure.
 func (r *report) fact(what string, took time.Duration) {
-	r.facts = append(r.facts, fmt.Sprintf("%s: %.1f s", what, took.Seconds()))
+	r.facts = append(r.facts, fmt.Sprintf("%s after %.0f s", what, took.Seconds()))
 	fmt.Printf("%s after %.1f s\n", what, took.Seconds())
 }
 
@@ -30,20 +36,30 @@ func (r *report) passed(scenario, figures string, took time.Duration) {
 	fmt.Printf("PASS %s (%s) in %.0f s\n", scenario, figures, took.Seconds())
 }
 
-func (r *report) write(path string) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# What `make k8s-e2e` proved\n\nWritten by it; %s, %d processors, commit %s. Took %.0f s.\n\n", time.Now().UTC().Format("2006-01-02"),
-		runtime.NumCPU(), output("git", "rev-parse", "--short=12", "HEAD"), time.Since(r.began).Seconds())
-	fmt.Fprintf(&b, "Linux %s, Kubernetes v1.36.3, etcd v3.6.8, CoreDNS v1.15.0, %s, %s.\n\n", output("uname", "-r"), output("containerd", "--version"), output("sh", "-c", "runc --version | head -1"))
-	for _, f := range r.facts {
-		fmt.Fprintf(&b, "- %s\n", f)
+// write prints the report into a file, after the run before if that was of the
+// same commit.
+func (r *report) write(ctx context.Context, path string) error {
+	commit := output(ctx, "git", "rev-parse", "--short=12", "HEAD")
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	b.WriteString("\n| scenario | figures | took |\n|---|---|---|\n" + strings.Join(r.rows, "\n") + "\n")
+	before := ""
+	if i := strings.LastIndex(string(old), heading); i >= 0 && strings.Contains(string(old[i:]), "commit "+commit) {
+		before = string(old[i:])
+	}
+	var b strings.Builder
+	b.WriteString("# What `make k8s-e2e` proved\n\nWritten by it, after a run in which everything passed; two runs of one commit stand below each other.\n")
+	fmt.Fprintf(&b, "Kubernetes v1.36.3, etcd v3.6.8, CoreDNS v1.15.0, prometheus-adapter v0.12.0, %s, %s; Linux %s, %d processors.\n",
+		output(ctx, "sh", "-c", "containerd --version | cut -d' ' -f1,3"), output(ctx, "sh", "-c", "runc --version | head -1"), output(ctx, "uname", "-r"), runtime.NumCPU())
+	b.WriteString(before)
+	fmt.Fprintf(&b, "%s%s, commit %s\n\n%.0f s: %s.\n\n| scenario | figures | took |\n|---|---|---|\n%s\n", heading, r.began.UTC().Format("2006-01-02 15:04 MST"), commit,
+		time.Since(r.began).Seconds(), strings.Join(r.facts, ", "), strings.Join(r.rows, "\n"))
 	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // for people
 }
 
-func output(name string, args ...string) string {
-	out, err := exec.Command(name, args...).Output()
+func output(ctx context.Context, name string, args ...string) string {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
 	if err != nil {
 		return "unknown"
 	}
