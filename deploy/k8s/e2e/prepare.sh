@@ -1,7 +1,7 @@
 #!/bin/sh
 # prepare.sh: what the cluster is made of, kept in ${XDG_CACHE_HOME:-~/.cache}/slipway/k8s and made again only when its
-# sources change: Kubernetes and etcd in one program (the first time: 11 minutes of processor, 2.5 GB), CoreDNS, and images. Our own images come
-# from `make image`. Installs the Debian packages that are missing.
+# sources change: Kubernetes and etcd in one program (the first time: 11 minutes of processor, 2.5 GB), CoreDNS,
+# prometheus-adapter, and images. Our own images come from `make image`. Installs the Debian packages that are missing.
 set -eu
 cd "$(dirname "$0")"
 top=$(git rev-parse --show-toplevel)
@@ -38,6 +38,9 @@ if changed bin/hyperkube go.mod go.sum hyperkube/main.go; then
 fi
 if changed bin/dns dns/go.mod dns/go.sum dns/main.go; then
 	(cd dns && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/dns" .) && made
+fi
+if changed bin/adapter adapter/go.mod adapter/go.sum; then
+	(cd adapter && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/adapter" sigs.k8s.io/prometheus-adapter/cmd/adapter) && made
 fi
 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/pause" ./pause
 go build -trimpath -buildvcs=false -o "$cache/bin/e2e" .

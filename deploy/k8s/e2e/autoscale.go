@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// wanted is how many builders six builds need: a builder has two at once.
+	wanted = 3
+	// Builds of two lengths, in seconds: when the short ones are done there is a builder too many.
+	short, long = 15, 150
+)
+
+// autoscale applies the autoscalers of production, with the metrics they need, and
+// has builders come and go. One that is stopped while it builds must finish.
+func autoscale(ctx context.Context, w *world) (string, error) {
+	if err := w.measure(ctx); err != nil {
+		return "", err
+	}
+	if _, err := w.kubectl(ctx, "apply", "-k", filepath.Join(w.repo, "deploy", "k8s", "overlays", "e2e-autoscaling")); err != nil {
+		return "", err
+	}
+	if err := w.settled(ctx); err != nil {
+		return "", err
+	}
+	if err := w.builders(ctx, 0); err != nil {
+		return "", err
+	}
+	began := time.Now()
+	shorts, longs := w.submitAll(ctx, "short", short), w.submitAll(ctx, "long", long)
+	if err := w.builders(ctx, wanted); err != nil {
+		return "", err
+	}
+	there := time.Since(began)
+	if err := <-shorts; err != nil {
+		return "", fmt.Errorf("a short build: %w", err)
+	}
+	victim, running, err := w.stopped(ctx)
+	if err != nil {
+		return "", err
+	}
+	// It ends with the pod.
+	said, err := w.kubectl(ctx, "-n", "slipway", "logs", "-f", victim)
+	if err != nil {
+		return "", err
+	}
+	if err := <-longs; err != nil {
+		return "", fmt.Errorf("a long build: %w", err)
+	}
+	took := time.Since(began)
+	if started, ended := strings.Count(said, "Worker starts a build"), strings.Count(said, "Worker ended a build"); started != ended {
+		return "", fmt.Errorf("the builder that was stopped started %d builds and ended %d", started, ended)
+	}
+	idle := time.Now()
+	err = w.builders(ctx, 0)
+	return fmt.Sprintf("0 → %d builders %.0f s after 6 requests; one stopped while it had %d builds, and finished them; all 6 pulled after %.0f s (the longest takes %d s); 0 builders %.0f s later",
+		wanted, there.Seconds(), running, took.Seconds(), long, time.Since(idle).Seconds()), err
+}
+
+// measure starts Prometheus and the adapter that tells autoscalers what it knows.
+func (w *world) measure(ctx context.Context) error {
+	manifests, err := files.ReadFile("files/monitoring.yaml")
+	if err != nil {
+		return err
+	}
+	if _, err := w.kubectlWith(ctx, manifests, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	rules := filepath.Join(w.repo, "deploy", "k8s", "components", "autoscaling-hpa", "adapter.yaml")
+	if _, err := w.kubectl(ctx, "-n", "monitoring", "create", "configmap", "adapter", "--from-file=config.yaml="+rules); err != nil {
+		return err
+	}
+	_, err = w.kubectl(ctx, "-n", "monitoring", "rollout", "status", "deployment/adapter", "--timeout=5m")
+	_, err2 := w.kubectl(ctx, "-n", "monitoring", "rollout", "status", "deployment/prometheus", "--timeout=5m")
+	return errors.Join(err, err2)
+}
+
+// submitAll has three images built, each of which takes some seconds, and pulls
+// them; the channel tells when all are there.
+func (w *world) submitAll(ctx context.Context, name string, seconds int) <-chan error {
+	done, all := make(chan error, wanted), make(chan error, 1)
+	for i := range wanted {
+		go func() { done <- buildSteps(ctx, w, fmt.Sprintf("sleep %d; echo %s-%d > /made", seconds, name, i)) }()
+	}
+	go func() {
+		var err error
+		for range wanted {
+			err = errors.Join(err, <-done)
+		}
+		all <- err
+	}()
+	return all
+}
+
+// builders waits until as many are ready, and no other is left.
+func (w *world) builders(ctx context.Context, n int) error {
+	return w.until(ctx, fmt.Sprintf("%d builders", n), 10*time.Minute, func() error {
+		pods, err := w.builderPods(ctx)
+		ready := slices.DeleteFunc(slices.Clone(pods), func(p pod) bool { return !p.ready() })
+		if err == nil && (len(ready) != n || len(pods) != n) {
+			err = fmt.Errorf("there are %d, %d of them ready", len(pods), len(ready))
+		}
+		return err
+	})
+}
+
+// stopped marks builders by how much they have to do, so that the autoscaler stops
+// the busiest, and answers which it stopped and how many builds that had then.
+func (w *world) stopped(ctx context.Context) (name string, running int, err error) {
+	err = w.until(ctx, "the long builds alone to run", time.Minute, func() error {
+		n, err := w.running(ctx, "builder-.*")
+		if err == nil && n != wanted {
+			err = fmt.Errorf("%d run", n)
+		}
+		return err
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	pods, err := w.builderPods(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	for _, p := range pods {
+		n, err := w.running(ctx, p.Metadata.Name)
+		if err != nil {
+			return "", 0, err
+		}
+		if _, err := w.kubectl(ctx, "-n", "slipway", "annotate", "pod", p.Metadata.Name, fmt.Sprintf("controller.kubernetes.io/pod-deletion-cost=%d", -n)); err != nil {
+			return "", 0, err
+		}
+	}
+	err = w.until(ctx, "a builder to be stopped", 3*time.Minute, func() error {
+		pods, err := w.builderPods(ctx)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(pods, func(p pod) bool { return p.Metadata.DeletionTimestamp != "" })
+		if i < 0 {
+			return errors.New("none is")
+		}
+		name = pods[i].Metadata.Name
+		return nil
+	})
+	if err != nil {
+		return "", 0, err
+	}
+	if running, err = w.running(ctx, name); err == nil && running == 0 {
+		err = fmt.Errorf("%s was stopped and had nothing to do: nothing would be proven", name)
+	}
+	return name, running, err
+}
+
+// running asks Prometheus how many builds the builders have whose names match.
+func (w *world) running(ctx context.Context, pods string) (int, error) {
+	ip, err := w.kubectl(ctx, "-n", "monitoring", "get", "service", "prometheus-operated", "-o", "jsonpath={.spec.clusterIP}")
+	if err != nil {
+		return 0, err
+	}
+	query := url.QueryEscape(fmt.Sprintf("sum(slipway_builder_running{pod=~%q})", pods))
+	raw, err := w.client.get(ctx, "http://"+ip+":9090/api/v1/query?query="+query, "")
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Data struct{ Result []struct{ Value [2]any } }
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return 0, err
+	}
+	if len(answer.Data.Result) != 1 {
+		return 0, fmt.Errorf("nothing is known of %s", pods)
+	}
+	return strconv.Atoi(fmt.Sprint(answer.Data.Result[0].Value[1]))
+}
+
+type pod struct {
+	Metadata struct{ Name, DeletionTimestamp string }
+	Status   struct {
+		Conditions []struct{ Type, Status string }
+	}
+}
+
+func (p pod) ready() bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
+}
+
+func (w *world) builderPods(ctx context.Context) ([]pod, error) {
+	out, err := w.kubectl(ctx, "-n", "slipway", "get", "pods", "-l", "app.kubernetes.io/component=builder", "-o", "json")
+	if err != nil {
+		return nil, err
+	}
+	var list struct{ Items []pod }
+	err = json.Unmarshal([]byte(out), &list)
+	return list.Items, err
+}
