@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"time"
 )
 
 // link says under which name the content of hard links is written.
@@ -55,11 +54,9 @@ func join(dir, name string) string {
 
 // emitter writes the entries that won.
 type emitter struct {
-	tree    *tree
-	links   map[place]link
-	out     *tar.Writer
-	piece   []byte
-	summary Summary
+	output
+	tree  *tree
+	links map[place]link
 }
 
 // entry writes an entry under the name that it has in the end, if any.
@@ -79,7 +76,7 @@ func (e *emitter) entry(at place, h *tar.Header, content io.Reader) error {
 		return nil
 	case h.Typeflag == tar.TypeLink:
 		if l := e.links[n.inode]; l.first != path {
-			return e.write(&tar.Header{Typeflag: tar.TypeLink, Name: path, Linkname: l.first}, nil)
+			return e.link(path, l.first)
 		}
 		return nil // it was written with its content
 	case won:
@@ -90,33 +87,20 @@ func (e *emitter) entry(at place, h *tar.Header, content io.Reader) error {
 	return nil
 }
 
-func (e *emitter) write(h *tar.Header, content io.Reader) error {
-	if err := e.out.WriteHeader(h); err != nil {
-		return err
-	}
-	e.summary.Entries++
-	if h.Typeflag != tar.TypeReg {
-		return nil
-	}
-	e.summary.Bytes += h.Size
-	if e.piece == nil {
-		e.piece = make([]byte, 128<<10)
-	}
-	_, err := io.CopyBuffer(e.out, content, e.piece)
-	return err
-}
-
-// implied writes the directories that no entry names.
-func (e *emitter) implied(path string, n *node) error {
+// rest writes the directories that no entry names, and counts what is left out.
+func (e *emitter) rest(path string, n *node) error {
 	if n.at == nowhere() && path != "" {
-		err := e.write(&tar.Header{Typeflag: tar.TypeDir, Name: path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}, nil)
-		if err != nil {
+		if err := e.implied(path); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(n.children)) {
-		if child := n.children[name]; child.isDir() {
-			if err := e.implied(join(path, name), child); err != nil {
+		child := n.children[name]
+		if child.leftOut {
+			e.summary.LeftOut++
+		}
+		if child.isDir() {
+			if err := e.rest(join(path, name), child); err != nil {
 				return err
 			}
 		}

@@ -57,6 +57,38 @@ func isClean(raw string) bool {
 	return length > 0 && length <= maxName && last != "." && last != ".."
 }
 
+// split is the directory and the name in it; both are "" for the root.
+func split(path string) (dir, name string) {
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i+1:]
+	}
+	return "", path
+}
+
+// Names with a meaning of their own (layer.md, "Whiteouts").
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+	aufs     = ".wh..wh."
+)
+
+// hiddenBy is what a whiteout hides of earlier layers: one name, or all in its
+// directory. It is neither for what aufs wrote for itself.
+func hiddenBy(name string) (hidden string, all bool, err error) {
+	hidden = strings.TrimPrefix(name, whiteout)
+	switch {
+	case name == opaque:
+		return "", true, nil
+	case strings.HasPrefix(name, aufs):
+		return "", false, nil
+	case hidden == "" || hidden == "." || hidden == "..":
+		return "", false, refuse("has a whiteout of no name, %s", quoted(name))
+	}
+	return hidden, false, nil
+}
+
+func isDevice(kind byte) bool { return kind == tar.TypeChar || kind == tar.TypeBlock }
+
 // check refuses entries that no file system could hold.
 func check(h *tar.Header) error {
 	switch h.Typeflag {

@@ -1,11 +1,10 @@
 // Package flatten makes one tree of an image's layers, and writes it as one tar.
 //
-// It reads every layer twice, as a stream: first the headers, from which follows
-// which entry wins at each path, then the contents of the winners. It keeps names
-// in memory and nothing on disk. It trusts no layer: what leads out of the image,
-// or is out of proportion, is refused. What it writes follows from the layers
-// alone: the same layers, the same bytes. The truth is the OCI image
-// specification's layer.md ("Applying Changesets").
+// It reads the layers as streams, the topmost first, so that what an entry meets is
+// what hides it. It keeps names in memory and nothing on disk. It trusts no layer:
+// what would be written outside the image, or is out of proportion, is refused. What
+// it writes follows from the layers alone: the same layers, the same bytes. The
+// truth is the OCI image specification's layer.md ("Applying Changesets").
 package flatten
 
 import (
@@ -20,9 +19,9 @@ import (
 type Layer struct {
 	// Name is for messages, e.g. its digest.
 	Name string
-	// Open begins to read it: a tar, plain or compressed with gzip or zstd. It is
-	// called twice, must answer the same bytes, and is to fail at the end when they
-	// are not those that were wanted.
+	// Open begins to read it: a tar, plain or compressed with gzip or zstd. However
+	// often it is called, it must answer the same bytes, and is to fail at the end when
+	// they are not those that were wanted.
 	Open func(context.Context) (io.ReadCloser, error)
 	// Size is its length as stored, in bytes; 0 means unknown. What is unpacked must
 	// be in proportion to it.
@@ -42,7 +41,7 @@ type Summary struct {
 	// Entries and Bytes are what the image holds: names, and bytes in files.
 	Entries int
 	Bytes   int64
-	// LeftOut counts device nodes, which no ordinary user can make.
+	// LeftOut counts names of device nodes, which no ordinary user can make.
 	LeftOut int
 }
 
@@ -57,13 +56,38 @@ type Refusal struct {
 // Error is the text for the user.
 func (r *Refusal) Error() string { return fmt.Sprintf("the layer %s %s", r.Layer, r.Why) }
 
+// ErrTwice is the answer of Write to layers that have to be known before they can
+// be written: those with two entries of one name, or with hard links to what an
+// upper layer hides or a lower one has. What was written is of no use then.
+var ErrTwice = errors.New("the layers have to be read twice")
+
 // Write writes what the layers, lowest first, amount to. Every directory comes
 // with a header, though maybe after what is in it; every name once; links to a
-// file after the file. A *Refusal is the image's fault; other errors are those of
-// Open, of w, or of ctx.
+// file after the file. It reads each layer once, or answers ErrTwice. A *Refusal is
+// the image's fault; other errors are those of Open, of w, or of ctx.
 func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
+	f := &falling{output: newOutput(w), root: &known{}}
+	r := newReading(limits)
+	for i := len(layers) - 1; i >= 0; i-- {
+		err := r.each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
+			return f.entry(int32(i)+1, h, content)
+		})
+		if err != nil {
+			return Summary{}, err
+		}
+	}
+	if err := f.rest("", f.root); err != nil {
+		return Summary{}, err
+	}
+	return f.end()
+}
+
+// WriteTwice does the same for any layers; it reads each twice: first the headers,
+// from which follows which entry wins at each path, then the contents of the
+// winners.
+func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
 	t := newTree()
-	r := &reading{limits: limits}
+	r := newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
 			return t.apply(place{int32(i), int32(k)}, h)
@@ -72,8 +96,8 @@ func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Sum
 			return Summary{}, err
 		}
 	}
-	e := &emitter{tree: t, links: t.survivors(), out: tar.NewWriter(w)}
-	r = &reading{limits: limits}
+	e := &emitter{output: newOutput(w), tree: t, links: t.survivors()}
+	r = newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
 			return e.entry(place{int32(i), int32(k)}, h, content)
@@ -82,11 +106,10 @@ func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Sum
 			return Summary{}, err
 		}
 	}
-	if err := e.implied("", t.root); err != nil {
+	if err := e.rest("", t.root); err != nil {
 		return Summary{}, err
 	}
-	e.summary.LeftOut = t.leftOut
-	return e.summary, e.out.Close()
+	return e.end()
 }
 
 // errRefused is a refusal that does not know its layer yet.

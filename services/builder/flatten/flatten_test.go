@@ -33,6 +33,9 @@ func file(name, text string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o640, Uname: text, Size: int64(len(text)), ModTime: time.Unix(1e9, 0)}
 }
 
+// writing is Write or WriteTwice.
+type writing = func(context.Context, io.Writer, []Layer, Limits) (Summary, error)
+
 func archive(t testing.TB, entries ...*tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -116,36 +119,37 @@ func TestWrite(t *testing.T) {
 	type layer []*tar.Header
 	tests := []struct {
 		name   string
+		twice  bool // one reading is not enough
 		layers []layer
 		want   []string
 	}{
-		{"one layer", []layer{{dir("a"), file("a/f", "x"), soft("s", "/a/f")}}, []string{"a/ 750", "a/f 640 x", "s -> /a/f"}},
-		{"names with dots and slashes", []layer{{file("./a//f", "x"), file("/b", "y")}}, []string{"a/ 755", "a/f 640 x", "b 640 y"}},
-		{"an upper file wins", []layer{{file("f", "old")}, {file("f", "new")}}, []string{"f 640 new"}},
-		{"the last of one name in a layer wins", []layer{{file("f", "1"), file("f", "2")}}, []string{"f 640 2"}},
-		{"a whiteout", []layer{{dir("d"), file("d/f", "x"), file("d/g", "y")}, {gone("d/.wh.f")}}, []string{"d/ 750", "d/g 640 y"}},
-		{"a whiteout of a folder", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}}, nil},
-		{"a whiteout spares its own layer", []layer{{file("f", "old")}, {file("f", "new"), gone(".wh.f")}}, []string{"f 640 new"}},
-		{"deleted and added again", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}, {file("d/g", "y")}}, []string{"d/ 755", "d/g 640 y"}},
-		{"deleted and made anew in one layer", []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d"), dir("d"), file("d/g", "y")}}, []string{"d/ 750", "d/g 640 y"}},
-		{"an opaque folder, marked last", []layer{{dir("d"), file("d/f", "x"), dir("d/e"), file("d/e/f", "z")}, {dir("d"), file("d/g", "y"), dir("d/e"), file("d/e/g", "w"), gone("d/.wh..wh..opq")}},
+		{"one layer", false, []layer{{dir("a"), file("a/f", "x"), soft("s", "/a/f")}}, []string{"a/ 750", "a/f 640 x", "s -> /a/f"}},
+		{"names with dots and slashes", false, []layer{{file("./a//f", "x"), file("/b", "y")}}, []string{"a/ 755", "a/f 640 x", "b 640 y"}},
+		{"an upper file wins", false, []layer{{file("f", "old")}, {file("f", "new")}}, []string{"f 640 new"}},
+		{"the last of one name in a layer wins", true, []layer{{file("f", "1"), file("f", "2")}}, []string{"f 640 2"}},
+		{"a whiteout", false, []layer{{dir("d"), file("d/f", "x"), file("d/g", "y")}, {gone("d/.wh.f")}}, []string{"d/ 750", "d/g 640 y"}},
+		{"a whiteout of a folder", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}}, nil},
+		{"a whiteout spares its own layer", false, []layer{{file("f", "old")}, {file("f", "new"), gone(".wh.f")}}, []string{"f 640 new"}},
+		{"deleted and added again", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}, {file("d/g", "y")}}, []string{"d/ 755", "d/g 640 y"}},
+		{"deleted and made anew in one layer", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d"), dir("d"), file("d/g", "y")}}, []string{"d/ 750", "d/g 640 y"}},
+		{"an opaque folder, marked last", false, []layer{{dir("d"), file("d/f", "x"), dir("d/e"), file("d/e/f", "z")}, {dir("d"), file("d/g", "y"), dir("d/e"), file("d/e/g", "w"), gone("d/.wh..wh..opq")}},
 			[]string{"d/ 750", "d/e/ 750", "d/e/g 640 w", "d/g 640 y"}},
-		{"an opaque folder keeps no modes", []layer{{dir("d"), dir("d/e")}, {gone("d/.wh..wh..opq"), file("d/e/g", "w")}}, []string{"d/ 750", "d/e/ 755", "d/e/g 640 w"}},
-		{"a folder becomes a link", []layer{{dir("d"), file("d/f", "x")}, {soft("d", "e")}}, []string{"d -> e"}},
-		{"a link becomes a folder", []layer{{soft("lib", "usr/lib")}, {file("lib/f", "x")}}, []string{"lib/ 755", "lib/f 640 x"}},
-		{"a file becomes a folder, then a link, then a file", []layer{{file("p", "x")}, {dir("p"), file("p/q", "y")}, {soft("p", "z")}, {file("p", "w")}}, []string{"p 640 w"}},
-		{"hard links", []layer{{file("a", "x"), hard("b", "a"), hard("c", "./b")}}, []string{"a 640 x", "b = x", "c = x"}},
+		{"an opaque folder keeps no modes", false, []layer{{dir("d"), dir("d/e")}, {gone("d/.wh..wh..opq"), file("d/e/g", "w")}}, []string{"d/ 750", "d/e/ 755", "d/e/g 640 w"}},
+		{"a folder becomes a link", false, []layer{{dir("d"), file("d/f", "x")}, {soft("d", "e")}}, []string{"d -> e"}},
+		{"a link becomes a folder", false, []layer{{soft("lib", "usr/lib")}, {file("lib/f", "x")}}, []string{"lib/ 755", "lib/f 640 x"}},
+		{"a file becomes a folder, then a link, then a file", false, []layer{{file("p", "x")}, {dir("p"), file("p/q", "y")}, {soft("p", "z")}, {file("p", "w")}}, []string{"p 640 w"}},
+		{"hard links", false, []layer{{file("a", "x"), hard("b", "a"), hard("c", "./b")}}, []string{"a 640 x", "b = x", "c = x"}},
 		// The case of toolbox.md: the other name keeps the content.
-		{"the first of two hard links is replaced", []layer{{file("a", "old"), hard("b", "a")}, {file("a", "new")}}, []string{"a 640 new", "b 640 old"}},
-		{"the first of three hard links is deleted", []layer{{file("a", "old"), hard("b", "a"), hard("c", "a")}, {gone(".wh.a")}}, []string{"b 640 old", "c = old"}},
-		{"a hard link to a lower layer", []layer{{file("a", "x")}, {hard("b", "a")}}, []string{"a 640 x", "b = x"}},
-		{"a hard link is replaced", []layer{{file("a", "x"), hard("b", "a")}, {file("b", "y")}}, []string{"a 640 x", "b 640 y"}},
-		{"a hard link to a symbolic one", []layer{{soft("a", "x"), hard("b", "a")}, {gone(".wh.a")}}, []string{"b -> x"}},
-		{"an absolute hard link stays in the image", []layer{{file("a", "x"), hard("b", "/a")}}, []string{"a 640 x", "b = x"}},
-		{"devices are left out, and hide", []layer{{file("dev/null", "x")}, {{Typeflag: tar.TypeChar, Name: "dev/null"}, hard("dev/zero", "dev/null")}}, []string{"dev/ 755"}},
-		{"a pipe", []layer{{{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}}}, []string{"p 600"}},
-		{"the root", []layer{{{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700}}}, []string{"./ 700"}},
-		{"what aufs leaves", []layer{{gone(".wh..wh.plnk"), gone(".wh..wh.orph")}}, nil},
+		{"the first of two hard links is replaced", true, []layer{{file("a", "old"), hard("b", "a")}, {file("a", "new")}}, []string{"a 640 new", "b 640 old"}},
+		{"the first of three hard links is deleted", true, []layer{{file("a", "old"), hard("b", "a"), hard("c", "a")}, {gone(".wh.a")}}, []string{"b 640 old", "c = old"}},
+		{"a hard link to a lower layer", true, []layer{{file("a", "x")}, {hard("b", "a")}}, []string{"a 640 x", "b = x"}},
+		{"a hard link is replaced", false, []layer{{file("a", "x"), hard("b", "a")}, {file("b", "y")}}, []string{"a 640 x", "b 640 y"}},
+		{"a hard link to a symbolic one", true, []layer{{soft("a", "x"), hard("b", "a")}, {gone(".wh.a")}}, []string{"b -> x"}},
+		{"an absolute hard link stays in the image", false, []layer{{file("a", "x"), hard("b", "/a")}}, []string{"a 640 x", "b = x"}},
+		{"devices are left out, and hide", false, []layer{{file("dev/null", "x")}, {{Typeflag: tar.TypeChar, Name: "dev/null"}, hard("dev/zero", "dev/null")}}, []string{"dev/ 755"}},
+		{"a pipe", false, []layer{{{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}}}, []string{"p 600"}},
+		{"the root", false, []layer{{{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700}}}, []string{"./ 700"}},
+		{"what aufs leaves", false, []layer{{gone(".wh..wh.plnk"), gone(".wh..wh.orph")}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -155,18 +159,22 @@ func TestWrite(t *testing.T) {
 				raw = append(raw, archive(t, l...))
 				packed = append(packed, zipped(t, archive(t, l...)))
 			}
-			var first, second bytes.Buffer
-			if _, err := Write(t.Context(), &first, layersOf(raw...), Limits{}); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := Write(t.Context(), &second, layersOf(packed...), Limits{}); err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(tt.want, shown(t, first.Bytes())); d != "" {
-				t.Error(d)
-			}
-			if !bytes.Equal(first.Bytes(), second.Bytes()) {
-				t.Error("compressed layers give other bytes")
+			for way, write := range map[string]writing{"once": Write, "twice": WriteTwice} {
+				var first, second bytes.Buffer
+				one, err := write(t.Context(), &first, layersOf(raw...), Limits{})
+				if way == "once" && tt.twice && errors.Is(err, ErrTwice) {
+					continue
+				}
+				two, err2 := write(t.Context(), &second, layersOf(packed...), Limits{})
+				if err != nil || err2 != nil || way == "once" && tt.twice {
+					t.Fatalf("read %s: %v, %v", way, err, err2)
+				}
+				if d := cmp.Diff(tt.want, shown(t, first.Bytes())); d != "" {
+					t.Errorf("read %s: %s", way, d)
+				}
+				if one != two || !bytes.Equal(first.Bytes(), second.Bytes()) {
+					t.Errorf("read %s: compressed layers give other bytes: %+v, %+v", way, one, two)
+				}
 			}
 		})
 	}
@@ -202,10 +210,16 @@ func TestWriteRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := Write(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
-			var refused *Refusal
-			if !errors.As(err, &refused) || !strings.Contains(refused.Why, tt.why) || refused.Layer != "0" {
-				t.Errorf("it is answered %v", err)
+			_, once := Write(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
+			_, twice := WriteTwice(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
+			if errors.Is(once, ErrTwice) {
+				once = twice
+			}
+			for _, err := range []error{once, twice} {
+				var refused *Refusal
+				if !errors.As(err, &refused) || !strings.Contains(refused.Why, tt.why) || refused.Layer != "0" {
+					t.Errorf("it is answered %v", err)
+				}
 			}
 		})
 	}
@@ -266,27 +280,32 @@ func FuzzWrite(f *testing.F) {
 	f.Add(archive(f, file("a", "old"), hard("b", "a")), zipped(f, archive(f, file("a", "new"))))
 	f.Add(archive(f, file("../a", "x")), []byte("no archive"))
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
-		var b bytes.Buffer
-		if _, err := Write(t.Context(), &b, layersOf(lower, upper), Limits{Bytes: 1 << 20, Entries: 1000}); err != nil {
-			return
-		}
-		seen := map[string]bool{}
-		for r := tar.NewReader(&b); ; {
-			h, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				return
+		for _, write := range []writing{Write, WriteTwice} {
+			var b bytes.Buffer
+			if _, err := write(t.Context(), &b, layersOf(lower, upper), Limits{Bytes: 1 << 20, Entries: 1000}); err == nil {
+				sound(t, &b)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := strings.TrimSuffix(h.Name, "/")
-			if seen[name] || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") || name == "" {
-				t.Fatalf("it holds %q", h.Name)
-			}
-			if h.Typeflag == tar.TypeLink && !seen[h.Linkname] {
-				t.Fatalf("%q leads to %q, which was not written", h.Name, h.Linkname)
-			}
-			seen[name] = true
 		}
 	})
+}
+
+func sound(t *testing.T, in io.Reader) {
+	seen := map[string]bool{}
+	for r := tar.NewReader(in); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(h.Name, "/")
+		if seen[name] || strings.HasPrefix(name, "/") || slices.Contains(strings.Split(name, "/"), "..") || name == "" {
+			t.Fatalf("it holds %q", h.Name)
+		}
+		if h.Typeflag == tar.TypeLink && !seen[h.Linkname] {
+			t.Fatalf("%q leads to %q, which was not written", h.Name, h.Linkname)
+		}
+		seen[name] = true
+	}
 }

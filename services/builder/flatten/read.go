@@ -27,6 +27,12 @@ type reading struct {
 	limits  Limits
 	entries int
 	bytes   int64
+	// packed and archive are for one layer at a time.
+	packed, archive *bufio.Reader
+}
+
+func newReading(l Limits) *reading {
+	return &reading{limits: l, packed: bufio.NewReaderSize(nil, 64<<10), archive: bufio.NewReaderSize(nil, 128<<10)}
 }
 
 // each calls f for every entry of a layer, numbered from 0.
@@ -37,7 +43,8 @@ func (r *reading) each(ctx context.Context, l Layer, f func(k int, h *tar.Header
 	}
 	defer raw.Close()
 	source := &watched{ctx: ctx, in: raw}
-	unpacked, done, err := decompress(source)
+	r.packed.Reset(source)
+	unpacked, done, err := decompress(r.packed)
 	if err == nil {
 		defer done()
 		err = r.entriesOf(l, unpacked, f)
@@ -62,7 +69,8 @@ func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.He
 		most = max(most, l.Size*proportion)
 	}
 	stream := &bounded{in: unpacked, left: most, total: &r.bytes, most: r.limits.Bytes}
-	archive := tar.NewReader(bufio.NewReaderSize(stream, 128<<10))
+	r.archive.Reset(stream)
+	archive := tar.NewReader(r.archive)
 	var logical int64
 	for k := 0; ; k++ {
 		h, err := archive.Next()
@@ -155,8 +163,7 @@ func (d damaged) Read(p []byte) (int, error) {
 
 // decompress tells by the first bytes how a stream is compressed. The caller calls
 // done when it has read.
-func decompress(source io.Reader) (out io.Reader, done func(), err error) {
-	in := bufio.NewReaderSize(source, 64<<10)
+func decompress(in *bufio.Reader) (out io.Reader, done func(), err error) {
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err

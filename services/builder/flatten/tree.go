@@ -30,10 +30,7 @@ func newDir(at place, layer int32) *node {
 	return &node{at: at, inode: at, touched: layer, children: map[string]*node{}}
 }
 
-type tree struct {
-	root    *node
-	leftOut int
-}
+type tree struct{ root *node }
 
 func newTree() *tree { return &tree{root: newDir(nowhere(), -1)} }
 
@@ -48,13 +45,6 @@ func (t *tree) lookup(path string) *node {
 	return n
 }
 
-// Names with a meaning of their own (layer.md, "Whiteouts").
-const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq"
-	aufs     = ".wh..wh."
-)
-
 // apply puts an entry into the tree.
 func (t *tree) apply(at place, h *tar.Header) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
@@ -64,10 +54,7 @@ func (t *tree) apply(at place, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	dir, name := "", path
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		dir, name = path[:i], path[i+1:]
-	}
+	dir, name := split(path)
 	if strings.HasPrefix(name, whiteout) {
 		return t.remove(at.layer, dir, name)
 	}
@@ -107,11 +94,7 @@ func (t *tree) place(parent *node, name string, at place, kind byte, target *nod
 	case target != nil:
 		parent.children[name] = &node{at: at, inode: target.inode, touched: at.layer, leftOut: target.leftOut}
 	default:
-		n := &node{at: at, inode: at, touched: at.layer, leftOut: kind == tar.TypeChar || kind == tar.TypeBlock}
-		if n.leftOut {
-			t.leftOut++
-		}
-		parent.children[name] = n
+		parent.children[name] = &node{at: at, inode: at, touched: at.layer, leftOut: isDevice(kind)}
 	}
 }
 
@@ -160,21 +143,18 @@ func (t *tree) parent(dir string, layer int32) (*node, error) {
 // remove obeys a whiteout: it hides what earlier layers have put there, and nothing
 // of its own layer.
 func (t *tree) remove(layer int32, dir, name string) error {
-	hidden := strings.TrimPrefix(name, whiteout)
-	switch {
-	case name == opaque, strings.HasPrefix(name, aufs):
-	case hidden == "" || hidden == "." || hidden == "..":
-		return refuse("has a whiteout of no name, %s", quoted(name))
+	hidden, all, err := hiddenBy(name)
+	if err != nil {
+		return err
 	}
 	parent := t.lookup(dir)
 	switch {
 	case parent == nil || !parent.isDir():
-	case name == opaque:
+	case all:
 		for child := range parent.children {
 			parent.drop(child, layer)
 		}
-	case strings.HasPrefix(name, aufs): // what aufs wrote for itself
-	default:
+	case hidden != "":
 		parent.drop(hidden, layer)
 	}
 	return nil

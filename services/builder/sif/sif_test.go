@@ -198,6 +198,32 @@ func TestMakeKeepsTheImage(t *testing.T) {
 	}
 }
 
+// TestMakeBeginsAgain makes an image whose layers cannot be written in one reading:
+// a name of a file is replaced, its other name is not.
+func TestMakeBeginsAgain(t *testing.T) {
+	t.Parallel()
+	one := layer(t, &tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o640, Size: 3}, &tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a"})
+	opened, open := 0, one.Open
+	one.Open = func(ctx context.Context) (io.ReadCloser, error) { opened++; return open(ctx) }
+	two := layer(t, &tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o600, Size: 5})
+	f, err := tool(t, "").Make(t.Context(), t.TempDir(), sif.Image{Config: []byte(config), Layers: []flatten.Layer{one, two}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := unpack(t, f.Path)
+	for name, want := range map[string]struct {
+		size int64
+		mode os.FileMode
+	}{"a": {5, 0o600}, "b": {3, 0o640}} {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err != nil || info.Size() != want.size || info.Mode() != want.mode {
+			t.Errorf("%s is %v, %v", name, info, err)
+		}
+	}
+	if opened != 3 {
+		t.Errorf("the layer was read %d times", opened)
+	}
+}
+
 // TestMakeRefuses shows that the image's fault is told from ours, and that nothing
 // is left behind.
 func TestMakeRefuses(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -55,8 +56,22 @@ func parse(compression string) (Tool, error) {
 	return t, nil
 }
 
-// squash writes the layers to a squashfs file.
+// squash writes the layers to a squashfs file, and begins again where one reading of
+// them is not enough.
 func (t Tool) squash(ctx context.Context, path string, layers []flatten.Layer, limits flatten.Limits) (flatten.Summary, error) {
+	summary, err := t.pipe(ctx, path, func(ctx context.Context, w io.Writer) (flatten.Summary, error) {
+		return flatten.Write(ctx, w, layers, limits)
+	})
+	if !errors.Is(err, flatten.ErrTwice) {
+		return summary, err
+	}
+	return t.pipe(ctx, path, func(ctx context.Context, w io.Writer) (flatten.Summary, error) {
+		return flatten.WriteTwice(ctx, w, layers, limits)
+	})
+}
+
+// pipe runs tar2sqfs on the tar that write writes.
+func (t Tool) pipe(ctx context.Context, path string, write func(context.Context, io.Writer) (flatten.Summary, error)) (flatten.Summary, error) {
 	args := []string{"--quiet", "--no-skip", "--force", "--compressor", t.compressor, "--num-jobs", strconv.Itoa(min(runtime.NumCPU(), 4))}
 	if t.extra != "" {
 		args = append(args, "--comp-extra", t.extra)
@@ -76,7 +91,7 @@ func (t Tool) squash(ctx context.Context, path string, layers []flatten.Layer, l
 		return flatten.Summary{}, fmt.Errorf("starting tar2sqfs: %w", err)
 	}
 	buffered := bufio.NewWriterSize(in, 128<<10)
-	summary, err := flatten.Write(ctx, buffered, layers, limits)
+	summary, err := write(ctx, buffered)
 	if err == nil {
 		err = buffered.Flush()
 	}

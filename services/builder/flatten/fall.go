@@ -1,0 +1,217 @@
+package flatten
+
+import (
+	"archive/tar"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// known is a path of which some layer has said something. Layers are numbered from
+// 1, the lowest; 0 is none.
+type known struct {
+	// hidden is the topmost layer that hides what lower ones have here and below: it
+	// removed it, or has something here that is no directory. emptied is the topmost
+	// that hides only what they have below.
+	hidden, emptied int32
+	// touched is the last layer with an entry here or below, solid the last with one
+	// here that is no directory, described the one whose directory was written.
+	touched, solid, described int32
+	kind                      kind
+	// content is where the content was written: another path for a hard link.
+	content string
+	below   map[string]*known
+}
+
+// kind is what the image has at a path, as far as that is known.
+type kind int8
+
+const (
+	unknown kind = iota
+	directory
+	leaf // anything else
+	leftOut
+)
+
+// at is a name below.
+func (n *known) at(base string) *known {
+	next := n.below[base]
+	if next == nil {
+		next = &known{}
+		if n.below == nil {
+			n.below = map[string]*known{}
+		}
+		n.below[base] = next
+	}
+	return next
+}
+
+// falling goes through the layers from the topmost down, and writes each entry that
+// nothing above has hidden.
+type falling struct {
+	output
+	root *known
+}
+
+func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	path, err := clean(h.Name)
+	if err != nil {
+		return err
+	}
+	dir, base := split(path)
+	if strings.HasPrefix(base, whiteout) {
+		return f.remove(layer, dir, base)
+	}
+	if err := check(h); err != nil {
+		return err
+	}
+	n := f.root
+	if path != "" {
+		parent, err := f.reach(layer, dir)
+		if parent == nil || err != nil {
+			return err
+		}
+		n = parent.at(base)
+	} else if h.Typeflag != tar.TypeDir {
+		return refuse("has a root that is no directory")
+	}
+	if n.hidden > layer {
+		return nil
+	}
+	if h.Typeflag == tar.TypeDir {
+		return f.directory(layer, n, header(h, path))
+	}
+	if n.touched == layer {
+		return ErrTwice
+	}
+	isBelow := n.kind == directory // of an upper layer
+	n.touched, n.solid, n.hidden = layer, layer, layer
+	if isBelow {
+		return nil
+	}
+	return f.leaf(layer, n, h, path, content)
+}
+
+// reach is a directory that gets an entry; nil when what a layer has there is
+// hidden. The directories on the way are in the image in any case.
+func (f *falling) reach(layer int32, dir string) (*known, error) {
+	for n, rest := f.root, dir; ; {
+		switch {
+		case n.hidden > layer:
+			return nil, nil
+		case n.solid == layer:
+			return nil, ErrTwice // which refuses it
+		}
+		n.touched, n.kind = layer, directory
+		if n.emptied > layer {
+			return nil, nil
+		}
+		if rest == "" {
+			return n, nil
+		}
+		var base string
+		base, rest, _ = strings.Cut(rest, "/")
+		n = n.at(base)
+	}
+}
+
+func (f *falling) directory(layer int32, n *known, h *tar.Header) error {
+	if n.solid == layer || n.described == layer {
+		return ErrTwice
+	}
+	n.touched, n.kind = layer, directory
+	if n.described != 0 {
+		return nil
+	}
+	n.described = layer
+	return f.write(h, nil)
+}
+
+// leaf writes what is no directory.
+func (f *falling) leaf(layer int32, n *known, h *tar.Header, path string, content io.Reader) error {
+	n.kind, n.content = leaf, path
+	if h.Typeflag != tar.TypeLink {
+		if isDevice(h.Typeflag) {
+			n.kind = leftOut
+			f.summary.LeftOut++
+			return nil
+		}
+		return f.write(header(h, path), content)
+	}
+	to, err := clean(h.Linkname)
+	if err != nil {
+		return err
+	}
+	target := f.lookup(to)
+	if target == nil || target == n || target.solid != layer {
+		return ErrTwice
+	}
+	n.kind, n.content = target.kind, target.content
+	if n.kind == leftOut {
+		f.summary.LeftOut++
+		return nil
+	}
+	if n.kind != leaf { // an upper layer has a directory there
+		return ErrTwice
+	}
+	return f.link(path, n.content)
+}
+
+// lookup answers nil for what no layer has named.
+func (f *falling) lookup(path string) *known {
+	n := f.root
+	for path != "" && n != nil {
+		var base string
+		base, path, _ = strings.Cut(path, "/")
+		n = n.below[base]
+	}
+	return n
+}
+
+// remove obeys a whiteout.
+func (f *falling) remove(layer int32, dir, base string) error {
+	hidden, all, err := hiddenBy(base)
+	if err != nil || hidden == "" && !all {
+		return err
+	}
+	n := f.root
+	for rest := dir; ; {
+		if n.hidden > layer || n.emptied > layer {
+			return nil // it is hidden itself
+		}
+		if rest == "" {
+			break
+		}
+		var next string
+		next, rest, _ = strings.Cut(rest, "/")
+		n = n.at(next)
+	}
+	if all {
+		n.emptied = max(n.emptied, layer)
+		return nil
+	}
+	n = n.at(hidden)
+	n.hidden = max(n.hidden, layer)
+	return nil
+}
+
+// rest writes the directories that no entry describes.
+func (f *falling) rest(path string, n *known) error {
+	if n.described == 0 && path != "" {
+		if err := f.implied(path); err != nil {
+			return err
+		}
+	}
+	for _, base := range slices.Sorted(maps.Keys(n.below)) {
+		if child := n.below[base]; child.kind == directory {
+			if err := f.rest(join(path, base), child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
