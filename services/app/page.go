@@ -77,7 +77,7 @@ func (c *collected) measures() ([]Measure, error) {
 			if _, err := fmt.Sscanf(parts[2], "%q", &help); err != nil {
 				return nil, err
 			}
-			found[parts[1]] = Measure{Name: parts[1], Kind: kindOf(m, kinds[parts[1]]), Help: help, Labels: labels(parts[3], parts[4])}
+			found[parts[1]] = Measure{Name: parts[1], Kind: kindOf(m, parts[1], kinds[parts[1]]), Help: help, Labels: labels(parts[3], parts[4])}
 		}
 	}
 	return slices.SortedFunc(maps.Values(found), func(a, b Measure) int { return strings.Compare(a.Name, b.Name) }), nil
@@ -89,8 +89,9 @@ func described(m prometheus.Collector) <-chan *prometheus.Desc {
 	return ch
 }
 
-// kindOf is what a metric with labels is that has no value yet.
-func kindOf(m prometheus.Collector, gathered string) string {
+// kindOf is what a metric is that may have no value yet. What a collector of our own
+// tells is named as Prometheus wants it: a counter ends in _total.
+func kindOf(m prometheus.Collector, name, gathered string) string {
 	switch m.(type) {
 	case *prometheus.CounterVec:
 		return "counter"
@@ -99,7 +100,13 @@ func kindOf(m prometheus.Collector, gathered string) string {
 	case *prometheus.GaugeVec:
 		return "gauge"
 	}
-	return gathered
+	switch {
+	case gathered != "":
+		return gathered
+	case strings.HasSuffix(name, "_total"):
+		return "counter"
+	}
+	return "gauge"
 }
 
 // labels are the names in `a="b",c="d"` and in `e,f`.

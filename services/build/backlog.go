@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -9,17 +10,19 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// backlog says how many builds there are that have not ended, when it is scraped:
-// it reads SQL, so each replica says the same.
+// backlog tells Prometheus of the builds that have not ended: what dashboards show,
+// and what an autoscaler starts workers by. It reads SQL when it is scraped, so that
+// every replica tells the same, and nobody has to be alive to keep it true.
 type backlog struct{ s *Service }
 
 // scrapeTime is how long the database may take for it.
-const scrapeTime = 2 * time.Second
+const scrapeTime = 5 * time.Second
 
 //nolint:gochecknoglobals // descriptions, never changed
 var (
-	descDepth = prometheus.NewDesc("slipway_builds_unfinished",
-		"Builds that have not ended, by state. Every replica of the build role says the same: take the largest, not the sum.", []string{"state"}, nil)
+	descDepth = prometheus.NewDesc("slipway_build_queue_depth",
+		"Builds that wait for a worker (queued) or run (running). Every replica of the build role says the same: take the largest, not the sum.",
+		[]string{"engine", "architecture", "state"}, nil)
 	descAge = prometheus.NewDesc("slipway_build_queue_age_seconds",
 		"How long the build has waited that waits longest for a worker; 0 when none does. Every replica says the same.", nil, nil)
 	descSlots = prometheus.NewDesc("slipway_build_worker_slots",
@@ -33,8 +36,8 @@ func (b *backlog) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descSlots
 }
 
-// Collect implements prometheus.Collector. Without the database it says only what
-// it knows.
+// Collect implements prometheus.Collector. While the database does not answer, it
+// says nothing of builds: a 0 would stop workers.
 func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
@@ -48,17 +51,23 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge(descSlots, float64(slots))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	u, err := b.s.store.unfinished(ctx)
+	all, err := b.s.store.unfinished(ctx)
 	if err != nil {
-		return // the database's own state says why
+		b.s.deps.Log.WarnContext(ctx, "The queue of builds cannot be counted", "err", err)
+		return
 	}
-	gauge(descDepth, float64(u.queued), "queued")
-	gauge(descDepth, float64(u.running), "running")
-	age := 0.0
-	if u.queued > 0 {
-		age = max(0, b.s.deps.Now().Sub(u.oldest).Seconds())
+	for _, c := range b.s.workers.capabilities() {
+		all[c] = all[c] // a worker that has nothing to do is seen at 0, and can go
 	}
-	gauge(descAge, age)
+	var age time.Duration
+	for c, u := range all {
+		gauge(descDepth, float64(u.queued), c.engine, c.architecture, "queued")
+		gauge(descDepth, float64(u.running), c.engine, c.architecture, "running")
+		if u.queued > 0 {
+			age = max(age, b.s.deps.Now().Sub(u.oldest))
+		}
+	}
+	gauge(descAge, age.Seconds())
 }
 
 // unfinished is how many builds wait and run, and since when the oldest waits.
@@ -67,13 +76,25 @@ type unfinished struct {
 	oldest          time.Time
 }
 
-func (s store) unfinished(ctx context.Context) (u unfinished, err error) {
-	var oldest int64
-	err = s.db.QueryRowContext(ctx, `
-		SELECT COALESCE(SUM(CASE WHEN started_at = 0 THEN 1 ELSE 0 END), 0),
-			COALESCE(SUM(CASE WHEN started_at > 0 THEN 1 ELSE 0 END), 0),
-			COALESCE(MIN(CASE WHEN started_at = 0 THEN created_at END), 0)
-		FROM build_builds WHERE state = 'PENDING' AND engine <> $1`, engineIndex).Scan(&u.queued, &u.running, &oldest)
-	u.oldest = sqldb.Time(oldest)
-	return u, err
+func (s store) unfinished(ctx context.Context) (_ map[capability]unfinished, err error) {
+	rows, err := s.db.QueryContext(ctx, `
+		SELECT engine, architecture, SUM(CASE WHEN started_at = 0 THEN 1 ELSE 0 END),
+			SUM(CASE WHEN started_at > 0 THEN 1 ELSE 0 END), COALESCE(MIN(CASE WHEN started_at = 0 THEN created_at END), 0)
+		FROM build_builds WHERE state = 'PENDING' AND engine <> $1 GROUP BY engine, architecture`, engineIndex)
+	if err != nil {
+		return nil, fmt.Errorf("counting builds: %w", err)
+	}
+	defer rows.Close()
+	all := map[capability]unfinished{}
+	for rows.Next() {
+		var c capability
+		var u unfinished
+		var oldest int64
+		if err := rows.Scan(&c.engine, &c.architecture, &u.queued, &u.running, &oldest); err != nil {
+			return nil, fmt.Errorf("counting builds: %w", err)
+		}
+		u.oldest = sqldb.Time(oldest)
+		all[c] = u
+	}
+	return all, rows.Err()
 }

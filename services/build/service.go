@@ -93,7 +93,7 @@ func New(d Deps) (*Service, error) {
 		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
 		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
-	d.Metrics.MustRegister(queue{s.store, s.workers, d.Log}, &backlog{s})
+	d.Metrics.MustRegister(&backlog{s})
 	return s, s.listen()
 }
 
