@@ -34,7 +34,7 @@ run: build builder ## Start everything in one process, on http://localhost:9090 
 
 test: ## Run the tests that need nothing installed
 	go vet $(PACKAGES)
-	go test -p 2 $(TESTFLAGS) $(PACKAGES)
+	go test -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
 
 e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
 	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 45m $(TESTFLAGS) ./services/...
