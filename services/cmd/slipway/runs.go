@@ -183,36 +183,15 @@ A run is not at the server but where Nextflow was started: stop it there.`,
 		Example: "  slipway runs cancel 4Bi5xBK6E2Nbhj",
 		Args:    atLeastOne,
 	}
-	workspace := workspaceFlag(cmd, s, "that they report to")
-	cmd.ValidArgsFunction = s.offersRuns(workspace)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, query, err := s.within(cmd.Context(), *workspace)
-		if err != nil {
-			return err
+	s.eachRun(cmd, "that they report to", func(c *client, id string, run call) error {
+		run.method, run.path, run.signed, run.body = http.MethodPost, run.path+"/cancel", true, &structpb.Struct{}
+		if _, err := c.do(cmd.Context(), run, nil); err != nil {
+			return fmt.Errorf("cancelling run %s: %w", id, err)
 		}
-		for _, id := range args {
-			path, err := runPath(id)
-			if err != nil {
-				return err
-			}
-			if _, err := c.do(cmd.Context(), call{method: http.MethodPost, path: path + "/cancel", query: query, signed: true, body: &structpb.Struct{}}, nil); err != nil {
-				return fmt.Errorf("cancelling run %s: %w", id, err)
-			}
-			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Cancelled run %s.\n", id); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "Cancelled run %s.\n", id)
+		return err
+	})
 	return cmd
-}
-
-// runPath answers the path of a run.
-func runPath(id string) (string, error) {
-	if id == "" || len(id) > 16 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
-		return "", usagef("%q is no run's id; `slipway runs list` shows them", id)
-	}
-	return "/api/workflow/" + id, nil
 }
 
 func runsDeleteCommand(s *settings) *cobra.Command {
@@ -222,23 +201,42 @@ func runsDeleteCommand(s *settings) *cobra.Command {
 		Example: "  slipway runs delete 4Bi5xBK6E2Nbhj",
 		Args:    atLeastOne,
 	}
-	workspace := workspaceFlag(cmd, s, "that they reported to")
+	s.eachRun(cmd, "that they reported to", func(c *client, id string, run call) error {
+		return c.remove(cmd, run, "run "+id)
+	})
+	return cmd
+}
+
+// eachRun has a command do something with every run that it is given; the call has
+// the run's path and workspace. Nothing is done when one of them is no id.
+func (s *settings) eachRun(cmd *cobra.Command, workspaceHelp string, do func(c *client, id string, run call) error) {
+	workspace := workspaceFlag(cmd, s, workspaceHelp)
 	cmd.ValidArgsFunction = s.offersRuns(workspace)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		paths := make([]string, len(ids))
+		for i, id := range ids {
+			var err error
+			if paths[i], err = runPath(id); err != nil {
+				return err
+			}
+		}
 		c, query, err := s.within(cmd.Context(), *workspace)
 		if err != nil {
 			return err
 		}
-		for _, id := range args {
-			path, err := runPath(id)
-			if err != nil {
-				return err
-			}
-			if err := c.remove(cmd, call{path: path, query: query}, "run "+id); err != nil {
+		for i, id := range ids {
+			if err := do(c, id, call{path: paths[i], query: query}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	return cmd
+}
+
+// runPath answers the path of a run.
+func runPath(id string) (string, error) {
+	if id == "" || len(id) > 16 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
+		return "", usagef("%q is no run's id; `slipway runs list` shows them", id)
+	}
+	return "/api/workflow/" + id, nil
 }
