@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"io"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/rpc"
 )
@@ -35,18 +35,18 @@ func (a *App) edge(next http.Handler, route func(path string) string) (http.Hand
 		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
 		how, where := method(r), route(r.URL.Path)
 		ctx, span := tracer.Start(ctx, how+" "+where, trace.WithSpanKind(trace.SpanKindServer))
-		rec := &statusWriter{ResponseWriter: w}
+		rec := &answer.Writer{ResponseWriter: w}
 		w.Header().Set("X-Request-Id", call.RequestID)
 		defer func() {
 			if span.IsRecording() {
-				span.SetAttributes(attribute.Int("http.response.status_code", rec.code))
+				span.SetAttributes(attribute.Int("http.response.status_code", rec.Code))
 			}
 			span.End()
 			if w.Header().Get("Content-Length") != "" {
 				_ = http.NewResponseController(w).Flush() // nobody needs to wait for the log
 			}
 			if !strings.HasPrefix(where, "/v2") { // the registry measures itself
-				seconds.WithLabelValues(how, where, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
+				seconds.WithLabelValues(how, where, strconv.Itoa(rec.Code)).Observe(time.Since(start).Seconds())
 			}
 			a.logRequest(ctx, r, rec, time.Since(start), call)
 		}()
@@ -68,9 +68,9 @@ func (a *App) answers() *prometheus.HistogramVec {
 	return a.seconds
 }
 
-func (a *App) logRequest(ctx context.Context, r *http.Request, w *statusWriter, took time.Duration, call rpc.Call) {
+func (a *App) logRequest(ctx context.Context, r *http.Request, w *answer.Writer, took time.Duration, call rpc.Call) {
 	a.log.InfoContext(ctx, "Request",
-		"method", r.Method, "path", redactPath(r.URL.Path), "status", w.code, "bytes", w.bytes,
+		"method", r.Method, "path", redactPath(r.URL.Path), "status", w.Code, "bytes", w.Bytes,
 		"ms", float64(took.Microseconds())/1000, "client", call.ClientIP.String(), "request_id", call.RequestID)
 }
 
@@ -137,39 +137,3 @@ func redactPath(path string) string {
 	}
 	return path
 }
-
-// statusWriter remembers what was answered.
-type statusWriter struct {
-	http.ResponseWriter
-	code  int
-	bytes int64
-}
-
-func (w *statusWriter) WriteHeader(code int) {
-	if w.code == 0 {
-		w.code = code
-	}
-	w.ResponseWriter.WriteHeader(code)
-}
-
-func (w *statusWriter) Write(p []byte) (int, error) {
-	if w.code == 0 {
-		w.code = http.StatusOK
-	}
-	n, err := w.ResponseWriter.Write(p)
-	w.bytes += int64(n)
-	return n, err
-}
-
-// ReadFrom lets a file go to the connection without passing through memory.
-func (w *statusWriter) ReadFrom(src io.Reader) (int64, error) {
-	if w.code == 0 {
-		w.code = http.StatusOK
-	}
-	n, err := io.Copy(w.ResponseWriter, src)
-	w.bytes += n
-	return n, err
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
@@ -64,14 +65,14 @@ func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 const clientGone = 499
 
 // fail answers an error, or ends the connection when an answer has begun.
-func (s *Registry) fail(w *recorder, r *http.Request, kind string, err error) {
+func (s *Registry) fail(w *answer.Writer, r *http.Request, kind string, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
-		if w.code == 0 {
-			w.code = clientGone
+		if w.Code == 0 {
+			w.Code = clientGone
 		}
 		return
 	}
-	if w.code != 0 {
+	if w.Code != 0 {
 		s.deps.Log.WarnContext(r.Context(), "A pull broke off", "kind", kind, "request_id", rpc.CallFrom(r.Context()).RequestID, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 	}

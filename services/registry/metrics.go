@@ -7,6 +7,8 @@ import (
 
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway.dev/services/internal/answer"
 )
 
 // metrics say how much is pulled, and how.
@@ -57,7 +59,7 @@ func looked(cache, result string, pick func(stats.Stats) uint64, of *stats.Count
 	}, func() float64 { return float64(pick(of.Snapshot())) })
 }
 
-func (m *metrics) answered(kind string, rec *recorder, start time.Time) {
-	m.seconds.WithLabelValues(kind, strconv.Itoa(rec.code)).Observe(time.Since(start).Seconds())
-	m.bytes.WithLabelValues(kind).Add(float64(rec.bytes))
+func (m *metrics) answered(kind string, rec *answer.Writer, start time.Time) {
+	m.seconds.WithLabelValues(kind, strconv.Itoa(rec.Code)).Observe(time.Since(start).Seconds())
+	m.bytes.WithLabelValues(kind).Add(float64(rec.Bytes))
 }

@@ -10,7 +10,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -23,6 +22,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -124,7 +124,7 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	s.metrics.open.Add(1)
 	defer s.metrics.open.Add(-1)
-	rec := &recorder{ResponseWriter: w}
+	rec := &answer.Writer{ResponseWriter: w}
 	kind, err := s.route(rec, r)
 	if err != nil {
 		s.fail(rec, r, kind, err)
@@ -132,44 +132,8 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.answered(kind, rec, start)
 }
 
-// recorder remembers the status that was sent, and counts the bytes of the body.
-type recorder struct {
-	http.ResponseWriter
-	code  int
-	bytes int64
-}
-
-func (r *recorder) WriteHeader(code int) {
-	if r.code == 0 {
-		r.code = code
-	}
-	r.ResponseWriter.WriteHeader(code)
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	if r.code == 0 {
-		r.code = http.StatusOK
-	}
-	n, err := r.ResponseWriter.Write(p)
-	r.bytes += int64(n)
-	return n, err
-}
-
-// ReadFrom lets a file go to the connection without passing through memory.
-func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
-	if r.code == 0 {
-		r.code = http.StatusOK
-	}
-	n, err := io.Copy(r.ResponseWriter, src)
-	r.bytes += n
-	return n, err
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
-
 // route answers what kind of request it was, for the metrics.
-func (s *Registry) route(w *recorder, r *http.Request) (kind string, err error) {
+func (s *Registry) route(w *answer.Writer, r *http.Request) (kind string, err error) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return "other", errMethod
@@ -185,7 +149,7 @@ func (s *Registry) route(w *recorder, r *http.Request) (kind string, err error) 
 	return p.kind, s.serve(w, r, p)
 }
 
-func (s *Registry) serve(w *recorder, r *http.Request, p path) error {
+func (s *Registry) serve(w *answer.Writer, r *http.Request, p path) error {
 	g, err := s.grant(r, p)
 	if err != nil {
 		return err

@@ -31,8 +31,8 @@ const (
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
-		"proto/gen/...", "services/internal/addition", "services/internal/bus", "services/internal/caller", "services/internal/fault", "services/internal/htpasswd",
-		"services/internal/kv", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
+		"proto/gen/...", "services/internal/addition", "services/internal/answer", "services/internal/bus", "services/internal/caller", "services/internal/fault",
+		"services/internal/htpasswd", "services/internal/kv", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 

@@ -1,0 +1,65 @@
+package answer_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"slipway.dev/services/internal/answer"
+)
+
+// TestWriter answers over a real connection in every way that a handler can.
+func TestWriter(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		handle func(w *answer.Writer)
+		code   int
+		body   string
+	}{
+		"nothing": {func(*answer.Writer) {}, 0, ""},
+		"a body":  {func(w *answer.Writer) { _, _ = w.Write([]byte("text")) }, 200, "text"},
+		"a header, twice": {func(w *answer.Writer) {
+			w.WriteHeader(http.StatusTeapot)
+			w.WriteHeader(http.StatusOK)
+			_, _ = w.Write([]byte("short"))
+		}, 418, "short"},
+		"a file": {func(w *answer.Writer) {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer f.Close()
+			_, _ = io.Copy(w, f)
+		}, 200, "from a file"},
+		"flushed": {func(w *answer.Writer) {
+			_, _ = w.Write([]byte("now"))
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Error(err)
+			}
+		}, 200, "now"},
+	} {
+		var w *answer.Writer
+		s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			w = &answer.Writer{ResponseWriter: rw}
+			c.handle(w)
+		}))
+		resp, err := http.Get(s.URL) //nolint:noctx // the server is here
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		s.Close()
+		if err != nil || string(body) != c.body || w.Code != c.code || w.Bytes != int64(len(c.body)) {
+			t.Errorf("%s: %q, %v; remembered %d and %d bytes", name, body, err, w.Code, w.Bytes)
+		}
+	}
+}
