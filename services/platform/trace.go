@@ -117,18 +117,30 @@ func (s *Service) report(ctx context.Context, p principal, id string, f func(*sq
 	return nil
 }
 
+// heard admits what is said of a run, and reads it; said is its workflow, cut to
+// what is kept.
+func (s *Service) heard(ctx context.Context, call string, req interface {
+	GetWorkspaceId() int64
+	GetBody() []byte
+},
+) (p principal, body, said object, err error) {
+	if p, err = s.admit(ctx, call, place{workspace: req.GetWorkspaceId()}); err != nil {
+		return p, nil, nil, err
+	}
+	if body, err = parseObject(req.GetBody()); err != nil {
+		return p, nil, nil, err
+	}
+	said = body.object("workflow")
+	shorten(map[string]any(said), longText)
+	return p, body, said, nil
+}
+
 // BeginTrace starts a run. One that has ended stays as it is.
 func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequest) (*platformv1.BeginTraceResponse, error) {
-	p, err := s.admit(ctx, "BeginTrace", place{workspace: req.GetWorkspaceId()})
+	p, body, said, err := s.heard(ctx, "BeginTrace", req)
 	if err != nil {
 		return nil, err
 	}
-	body, err := parseObject(req.GetBody())
-	if err != nil {
-		return nil, err
-	}
-	said := body.object("workflow")
-	shorten(map[string]any(said), longText)
 	err = s.report(ctx, p, req.GetWorkflowId(), func(t *sql.Tx, w *workflow) error {
 		doc, err := readObject(w.document)
 		if err != nil {
@@ -166,16 +178,10 @@ func (s *Service) begin(ctx context.Context, t *sql.Tx, id string, names []any) 
 
 // CompleteTrace ends a run, once.
 func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTraceRequest) (*platformv1.CompleteTraceResponse, error) {
-	p, err := s.admit(ctx, "CompleteTrace", place{workspace: req.GetWorkspaceId()})
+	p, body, said, err := s.heard(ctx, "CompleteTrace", req)
 	if err != nil {
 		return nil, err
 	}
-	body, err := parseObject(req.GetBody())
-	if err != nil {
-		return nil, err
-	}
-	said := body.object("workflow")
-	shorten(map[string]any(said), longText)
 	now := s.deps.Now()
 	err = s.report(ctx, p, req.GetWorkflowId(), func(_ *sql.Tx, w *workflow) error {
 		if !w.completed.IsZero() {
