@@ -26,17 +26,7 @@ func (f *Freeze) Problem() string { return "" }
 // Build copies the recipe's source. The same source and configuration give the same
 // digest; without a configuration it is the source's own.
 func (f *Freeze) Build(ctx context.Context, job Job, out Output) (string, error) {
-	l := &logins{work: f.o.Work, ticket: job.Ticket}
-	w := f.o.world()
-	from, err := w.original(ctx, job, l)
-	if err != nil {
-		return "", err
-	}
-	image, err := from.with(ctx, job.Recipe.GetConfig())
-	if err != nil {
-		return "", err
-	}
-	to, err := w.target(ctx, job, l)
+	from, image, to, err := f.o.ends(ctx, job)
 	if err != nil {
 		return "", err
 	}

@@ -39,6 +39,20 @@ func (c Copying) world() world {
 	return world{egress: c.Egress, registries: c.Registries, layers: c.Layers}
 }
 
+// ends are the image that a job is made from, what it is with the job's
+// configuration on top, and where that goes.
+func (c Copying) ends(ctx context.Context, job Job) (from *original, image oci.Image, to *target, err error) {
+	l, w := &logins{work: c.Work, ticket: job.Ticket}, c.world()
+	if from, err = w.original(ctx, job, l); err != nil {
+		return nil, oci.Image{}, nil, err
+	}
+	if image, err = from.with(ctx, job.Recipe.GetConfig()); err != nil {
+		return nil, oci.Image{}, nil, err
+	}
+	to, err = w.target(ctx, job, l)
+	return from, image, to, err
+}
+
 // original is the image that another is made from, for one platform.
 type original struct {
 	world

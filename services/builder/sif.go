@@ -71,17 +71,7 @@ var emptyConfig = oci.NewDocument(sif.TypeConfig, []byte("{}")) //nolint:gocheck
 // Build makes a Singularity image of the recipe's source. The digest is that of the
 // manifest which was pushed.
 func (s *Sif) Build(ctx context.Context, job Job, out Output) (string, error) {
-	l := &logins{work: s.o.Work, ticket: job.Ticket}
-	w := s.o.world()
-	from, err := w.original(ctx, job, l)
-	if err != nil {
-		return "", err
-	}
-	image, err := from.with(ctx, job.Recipe.GetConfig())
-	if err != nil {
-		return "", err
-	}
-	to, err := w.target(ctx, job, l)
+	from, image, to, err := s.o.ends(ctx, job)
 	if err != nil {
 		return "", err
 	}
