@@ -139,7 +139,8 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildSe
 	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/events", l.events)
 }
 
-// setStatus answers 204 where there is nothing to say.
+// setStatus answers 204 where the contract does; a token that operators revoke is
+// answered 200 and nothing.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	if _, ok := m.(*containerv1.RevokeContainerResponse); ok {
 		w.Header().Del("Content-Type")
