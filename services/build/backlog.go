@@ -57,7 +57,9 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, c := range b.s.workers.capabilities() {
-		all[c] = all[c] // a worker that has nothing to do is seen at 0, and can go
+		if _, busy := all[c]; !busy {
+			all[c] = unfinished{} // a worker that has nothing to do is seen, and can go
+		}
 	}
 	var age time.Duration
 	for c, u := range all {

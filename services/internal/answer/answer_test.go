@@ -51,7 +51,7 @@ func TestWriter(t *testing.T) {
 			w = &answer.Writer{ResponseWriter: rw}
 			c.handle(w)
 		}))
-		resp, err := http.Get(s.URL) //nolint:noctx // the server is here
+		resp, err := http.Get(s.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
