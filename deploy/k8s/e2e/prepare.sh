@@ -34,18 +34,22 @@ for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	flags="$flags -X $p.gitVersion=$version -X $p.gitMajor=1 -X $p.gitMinor=36 -X $p.gitTreeState=clean"
 done
 if changed bin/hyperkube go.mod go.sum hyperkube/main.go; then
-	nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags "$flags" -o "$cache/bin/hyperkube" ./hyperkube && made
+	nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags "$flags" -o "$cache/bin/hyperkube" ./hyperkube
+	made
 fi
 if changed bin/dns dns/go.mod dns/go.sum dns/main.go; then
-	(cd dns && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/dns" .) && made
+	(cd dns && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/dns" .)
+	made
 fi
 if changed bin/adapter adapter/go.mod adapter/go.sum; then
-	(cd adapter && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/adapter" sigs.k8s.io/prometheus-adapter/cmd/adapter) && made
+	(cd adapter && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/adapter" sigs.k8s.io/prometheus-adapter/cmd/adapter)
+	made
 fi
 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/pause" ./pause
 go build -trimpath -buildvcs=false -o "$cache/bin/e2e" .
 if changed servers.tar files/servers.sh files/docker-entrypoint.sh "$top/services/tools/go.sum"; then
-	(cd "$top/services/tools" && nice -n 19 go build -trimpath -buildvcs=false -o "$cache/bin/registry" github.com/distribution/distribution/v3/cmd/registry)
-	files/servers.sh "$cache/servers.tar" "$cache/bin/registry" && made
+	(cd "$top/services/tools" && nice -n 19 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/registry" github.com/distribution/distribution/v3/cmd/registry)
+	files/servers.sh "$cache/servers.tar" "$cache/bin/registry"
+	made
 fi
 "$cache/bin/e2e" -images

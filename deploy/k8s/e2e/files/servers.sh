@@ -7,5 +7,6 @@ mmdebstrap --quiet --variant=minbase --mode=root --include=nats-server,redis-ser
 	--customize-hook="copy-in '$here/docker-entrypoint.sh' /usr/local/bin" \
 	--customize-hook='chmod 755 "$1/usr/local/bin/docker-entrypoint.sh"' \
 	--customize-hook='for n in 10001 10002 10003 10004; do echo "u$n:x:$n:$n::/data:/bin/sh" >>"$1/etc/passwd"; done' \
-	--dpkgopt=path-exclude=/usr/bin/promtool --dpkgopt=path-exclude=/usr/share/doc/* --dpkgopt=path-exclude=/usr/share/locale/* --dpkgopt=path-exclude=/usr/share/man/* \
+	--dpkgopt=path-exclude=/usr/bin/promtool --dpkgopt=path-exclude=/usr/share/javascript/* --dpkgopt=path-exclude=/usr/share/fonts/* \
+	--dpkgopt=path-exclude=/usr/share/doc/* --dpkgopt=path-exclude=/usr/share/locale/* --dpkgopt=path-exclude=/usr/share/man/* \
 	bookworm "$1"
