@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -68,11 +69,14 @@ func autoscale(ctx context.Context, w *world) (string, error) {
 
 // measure starts Prometheus and the adapter that tells autoscalers what it knows.
 func (w *world) measure(ctx context.Context) error {
-	manifests, err := files.ReadFile("files/monitoring.yaml")
+	targets, manifests := filepath.Join(w.dir, "targets"), filepath.Join(w.dir, "monitoring.yaml")
+	err := errors.Join(os.Mkdir(targets, 0o750), os.Chmod(targets, 0o755), //nolint:gosec // Prometheus reads it
+		render("files/monitoring.yaml", manifests, object{"Targets": targets}))
 	if err != nil {
 		return err
 	}
-	if _, err := w.kubectlWith(ctx, manifests, "apply", "-f", "-"); err != nil {
+	go w.discover(ctx, filepath.Join(targets, "pods.json"))
+	if _, err := w.kubectl(ctx, "apply", "-f", manifests); err != nil {
 		return err
 	}
 	rules := filepath.Join(w.repo, "deploy", "k8s", "components", "autoscaling-hpa", "adapter.yaml")
@@ -82,6 +86,30 @@ func (w *world) measure(ctx context.Context) error {
 	_, err = w.kubectl(ctx, "-n", "monitoring", "rollout", "status", "deployment/adapter", "--timeout=5m")
 	_, err2 := w.kubectl(ctx, "-n", "monitoring", "rollout", "status", "deployment/prometheus", "--timeout=5m")
 	return errors.Join(err, err2)
+}
+
+// discover writes for Prometheus which pods there are, once a second.
+func (w *world) discover(ctx context.Context, file string) {
+	for ctx.Err() == nil {
+		pods, err := w.pods(ctx, "app.kubernetes.io/name=slipway")
+		targets := []object{}
+		for _, p := range pods {
+			if p.Status.PodIP != "" {
+				targets = append(targets, object{"targets": []string{p.Status.PodIP + ":9099"}, "labels": object{"namespace": "slipway", "pod": p.Metadata.Name}})
+			}
+		}
+		raw, err2 := json.Marshal(targets)
+		if err = errors.Join(err, err2); err == nil {
+			err = errors.Join(os.WriteFile(file+".new", raw, 0o644), os.Rename(file+".new", file)) //nolint:gosec // Prometheus reads it
+		}
+		if err != nil && ctx.Err() == nil {
+			fmt.Fprintln(os.Stderr, "telling Prometheus the pods:", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // submitAll has three images built, each of which takes some seconds, and pulls
@@ -104,7 +132,7 @@ func (w *world) submitAll(ctx context.Context, name string, seconds int) <-chan 
 // builders waits until as many are ready, and no other is left.
 func (w *world) builders(ctx context.Context, n int) error {
 	return w.until(ctx, fmt.Sprintf("%d builders", n), 10*time.Minute, func() error {
-		pods, err := w.builderPods(ctx)
+		pods, err := w.pods(ctx, "app.kubernetes.io/component=builder")
 		ready := slices.DeleteFunc(slices.Clone(pods), func(p pod) bool { return !p.ready() })
 		if err == nil && (len(ready) != n || len(pods) != n) {
 			err = fmt.Errorf("there are %d, %d of them ready", len(pods), len(ready))
@@ -126,7 +154,7 @@ func (w *world) stopped(ctx context.Context) (name string, running int, err erro
 	if err != nil {
 		return "", 0, err
 	}
-	pods, err := w.builderPods(ctx)
+	pods, err := w.pods(ctx, "app.kubernetes.io/component=builder")
 	if err != nil {
 		return "", 0, err
 	}
@@ -140,7 +168,7 @@ func (w *world) stopped(ctx context.Context) (name string, running int, err erro
 		}
 	}
 	err = w.until(ctx, "a builder to be stopped", 3*time.Minute, func() error {
-		pods, err := w.builderPods(ctx)
+		pods, err := w.pods(ctx, "app.kubernetes.io/component=builder")
 		if err != nil {
 			return err
 		}
@@ -186,6 +214,7 @@ func (w *world) running(ctx context.Context, pods string) (int, error) {
 type pod struct {
 	Metadata struct{ Name, DeletionTimestamp string }
 	Status   struct {
+		PodIP      string
 		Conditions []struct{ Type, Status string }
 	}
 }
@@ -194,8 +223,9 @@ func (p pod) ready() bool {
 	return slices.ContainsFunc(p.Status.Conditions, func(c struct{ Type, Status string }) bool { return c.Type == "Ready" && c.Status == "True" })
 }
 
-func (w *world) builderPods(ctx context.Context) ([]pod, error) {
-	out, err := w.kubectl(ctx, "-n", "slipway", "get", "pods", "-l", "app.kubernetes.io/component=builder", "-o", "json")
+// pods are those of Slipway with a label.
+func (w *world) pods(ctx context.Context, label string) ([]pod, error) {
+	out, err := w.kubectl(ctx, "-n", "slipway", "get", "pods", "-l", label, "-o", "json")
 	if err != nil {
 		return nil, err
 	}

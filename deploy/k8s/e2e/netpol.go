@@ -142,7 +142,7 @@ func (c *cluster) rules(ctx context.Context) (string, error) {
 }
 
 func (s snapshot) table() string {
-	var chains, jumps strings.Builder
+	var chains, forward, input strings.Builder
 	for _, pod := range s.pods {
 		for _, d := range []struct{ kind, me, them string }{{"Egress", "saddr", "daddr"}, {"Ingress", "daddr", "saddr"}} {
 			policies := s.about(pod, d.kind)
@@ -161,11 +161,17 @@ func (s snapshot) table() string {
 				}
 			}
 			chains.WriteString("  counter drop\n }\n")
-			fmt.Fprintf(&jumps, "  ip %s %s jump %s\n", d.me, pod.Status.PodIP, chain)
+			jump := fmt.Sprintf("  ip %s %s jump %s\n", d.me, pod.Status.PodIP, chain)
+			forward.WriteString(jump)
+			if d.kind == "Egress" {
+				input.WriteString(jump) // the node itself is no exception
+			}
 		}
 	}
-	return "table inet netpol\ndelete table inet netpol\ntable inet netpol {\n" + chains.String() +
-		" chain forward {\n  type filter hook forward priority 0; policy accept;\n  ct state established,related accept\n" + jumps.String() + " }\n}\n"
+	hook := func(name, jumps string) string {
+		return " chain " + name + " {\n  type filter hook " + name + " priority 0; policy accept;\n  ct state established,related accept\n" + jumps + " }\n"
+	}
+	return "table inet netpol\ndelete table inet netpol\ntable inet netpol {\n" + chains.String() + hook("forward", forward.String()) + hook("input", input.String()) + "}\n"
 }
 
 // about are the policies that hold for a pod in one direction.

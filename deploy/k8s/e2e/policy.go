@@ -49,13 +49,17 @@ func policies(ctx context.Context, w *world) (string, error) {
 			return "", fmt.Errorf("a builder reaches %s", target)
 		}
 	}
-	// A step says what it reaches by failing.
-	var steps strings.Builder
-	for _, target := range append(shut, open[0], open[1]) {
-		fmt.Fprintf(&steps, "! nc -w 3 %s -e /bin/busybox true && ", target)
+	// A step says what it reaches by failing. The registry it may reach, since BuildKit may: so names are found there.
+	shut = append(shut, open[0], open[1])
+	steps := "nc -w 3 " + open[3] + " -e /bin/busybox true"
+	for _, target := range shut {
+		steps += " && ! nc -w 3 " + target + " -e /bin/busybox true"
 	}
-	err = buildSteps(ctx, w, steps.String()+"echo nothing > /reached")
-	return fmt.Sprintf("a builder reaches %d of %d places, a step of a build 0 of %d, the metadata address is reached by neither", len(open), len(open)+len(shut), len(shut)+2), err
+	if err := buildSteps(ctx, w, steps+" && echo nothing > /reached"); err != nil {
+		return "", fmt.Errorf("a step of a build: %w", err)
+	}
+	return fmt.Sprintf("of %d places a builder reaches the %d that it needs, a step of a build none but the registry of BuildKit; the metadata address answers a stranger, and neither of them",
+		len(open)+len(shut)-2, len(open)), nil
 }
 
 // probe runs a pod that tries to connect, and answers where it could.
