@@ -1,0 +1,145 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// attempts is how often a request is made in all, where it may help.
+const attempts = 3
+
+// get asks a registry, meets its challenge, and tries again where that may
+// help. The answer is a success, a redirect or a 304; the caller closes it.
+// Anything else is a fault.
+func (c *Client) get(ctx context.Context, method, kind string, repo Repository, path string, a Access, header http.Header) (*http.Response, error) {
+	ctx, span := c.tracer.Start(ctx, "upstream "+method+" "+kind, trace.WithSpanKind(trace.SpanKindClient))
+	defer span.End()
+	if span.IsRecording() {
+		span.SetAttributes(attribute.String("server.address", repo.Host), attribute.String("url.path", "/v2/"+repo.Name+path))
+	}
+	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
+	defer c.metrics.took(repo.Host, kind, time.Now())
+	for try := 1; ; try++ {
+		resp, err := c.authorized(ctx, method, u, tokenKey{repo, a}, header)
+		if try < attempts && worthRepeating(ctx, resp, err) {
+			wait := backoff(try)
+			if err == nil {
+				wait = max(wait, retryAfter(resp))
+				drain(resp)
+			}
+			if sleep(ctx, wait) {
+				continue
+			}
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			c.metrics.failed(repo.Host, kind)
+			return nil, unreachable(repo.Host, err)
+		}
+		return c.checked(repo.Host, kind, resp)
+	}
+}
+
+// authorized sends one request, and once more if the registry wants to know who
+// asks.
+func (c *Client) authorized(ctx context.Context, method, u string, key tokenKey, header http.Header) (*http.Response, error) {
+	auth := c.auth.header(key)
+	for second := false; ; second = true {
+		req, err := http.NewRequestWithContext(ctx, method, u, nil)
+		if err != nil {
+			return nil, err
+		}
+		for k, v := range header {
+			req.Header[k] = v
+		}
+		if auth != "" {
+			req.Header.Set("Authorization", auth)
+		}
+		resp, err := c.send(req)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized || second {
+			return resp, err
+		}
+		answer, err := c.auth.answer(ctx, key, resp)
+		if answer == "" && err == nil {
+			return resp, nil
+		}
+		drain(resp)
+		if err != nil {
+			return nil, err
+		}
+		auth = answer
+	}
+}
+
+func (c *Client) send(req *http.Request) (*http.Response, error) {
+	req.Header.Set("User-Agent", "slipway")
+	return c.http.Do(req)
+}
+
+// checked turns anything but a success, a redirect or a 304 into a fault.
+func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response, error) {
+	c.metrics.answered(host, kind, resp.StatusCode)
+	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
+		return resp, nil
+	}
+	drain(resp)
+	return nil, (&statusError{host, resp.StatusCode, retryAfter(resp)}).fault()
+}
+
+func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if err != nil {
+		return !isFinal(err) && !isTimeout(err)
+	}
+	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
+	return busy && resp.StatusCode != http.StatusNotImplemented && retryAfter(resp) <= 5*time.Second
+}
+
+func backoff(try int) time.Duration {
+	d := 100 * time.Millisecond << (2 * (try - 1))
+	return d/2 + rand.N(d) //nolint:gosec // jitter is no secret
+}
+
+// sleep waits; false when the context would end first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// retryAfter reads the header, in seconds or as a date; 0 when it is not there.
+func retryAfter(resp *http.Response) time.Duration {
+	v := resp.Header.Get("Retry-After")
+	if n, err := strconv.Atoi(v); err == nil {
+		return time.Duration(min(max(n, 0), 86400)) * time.Second
+	}
+	if t, err := http.ParseTime(v); err == nil {
+		return max(time.Until(t), 0)
+	}
+	return 0
+}
+
+// drain reads what little may be left, so that the connection can be used again.
+func drain(resp *http.Response) {
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
+	_ = resp.Body.Close()
+}
