@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 
@@ -11,7 +10,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -262,82 +260,4 @@ func (r reader) document(ctx context.Context, img *image, d digest.Digest) (oci.
 		err = img.addBlobs(doc)
 	}
 	return doc, err
-}
-
-// maxWalk is how many manifests behind one image are read in search of a digest.
-const maxWalk = 256
-
-// walk reads every manifest behind the image that was not read yet, and those
-// that refer to it: a client may go on here with what another replica showed it.
-func (r reader) walk(ctx context.Context, g *grant, root digest.Digest, img *image) error {
-	img.mu.Lock()
-	walked := img.walked
-	img.mu.Unlock()
-	if walked {
-		return nil
-	}
-	_, err := r.images.walking.Do(ctx, r.key(g, root), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.walkNow(ctx, img)
-	})
-	return err
-}
-
-func (r reader) walkNow(ctx context.Context, img *image) error {
-	queue := make([]digest.Digest, 0, len(img.entries)+1)
-	for _, e := range img.entries {
-		queue = append(queue, e.Digest)
-	}
-	if !img.augmented {
-		queue = append(queue, img.root.Digest)
-	}
-	for n := 0; len(queue) > 0 && n < maxWalk; n++ {
-		d := queue[0]
-		queue = queue[1:]
-		if _, ours := img.made[d]; ours {
-			continue
-		}
-		more, err := r.visit(ctx, img, d)
-		if err != nil {
-			return err
-		}
-		queue = append(queue, more...)
-	}
-	img.mu.Lock()
-	img.walked = true
-	img.mu.Unlock()
-	return nil
-}
-
-// visit reads one manifest, and answers the ones to read next.
-func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]digest.Digest, error) {
-	doc, err := r.document(ctx, img, d)
-	if err != nil {
-		if errors.Is(err, fault.NotFound) {
-			return nil, nil // an entry that upstream lost takes nothing from the others
-		}
-		return nil, err
-	}
-	var next []digest.Digest
-	if oci.IsIndex(doc.MediaType) {
-		x, err := oci.ParseIndex(doc)
-		if err != nil {
-			return nil, err
-		}
-		for _, e := range x.Manifests {
-			next = append(next, e.Digest)
-		}
-	}
-	refs, err := r.referrers(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range refs {
-		next = append(next, e.Digest)
-	}
-	img.mu.Lock()
-	for _, n := range next {
-		img.others[n] = true
-	}
-	img.mu.Unlock()
-	return next, nil
 }
