@@ -18,7 +18,7 @@ const (
 	// wanted is how many builders six builds need: a builder has two at once.
 	wanted = 3
 	// Builds of two lengths, in seconds: when the short ones are done there is a builder too many.
-	short, long = 15, 150
+	short, long = 30, 180
 )
 
 // autoscale applies the autoscalers of production, with the metrics they need, and
@@ -31,6 +31,10 @@ func autoscale(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	if err := w.settled(ctx); err != nil {
+		return "", err
+	}
+	// Pods that go know nothing of builders on demand.
+	if err := w.until(ctx, "old pods to be gone", 5*time.Minute, func() error { return w.noneGoes(ctx) }); err != nil {
 		return "", err
 	}
 	if err := w.builders(ctx, 0); err != nil {
@@ -65,6 +69,17 @@ func autoscale(ctx context.Context, w *world) (string, error) {
 	err = w.builders(ctx, 0)
 	return fmt.Sprintf("0 → %d builders %.0f s after 6 requests; one stopped while it had %d builds, and finished them; all 6 pulled after %.0f s (the longest takes %d s); 0 builders %.0f s later",
 		wanted, there.Seconds(), running, took.Seconds(), long, time.Since(idle).Seconds()), err
+}
+
+// noneGoes is nil when no pod is being stopped.
+func (w *world) noneGoes(ctx context.Context) error {
+	pods, err := w.pods(ctx, "app.kubernetes.io/name=slipway")
+	for _, p := range pods {
+		if p.Metadata.DeletionTimestamp != "" {
+			err = fmt.Errorf("%s is there", p.Metadata.Name)
+		}
+	}
+	return err
 }
 
 // measure starts Prometheus and the adapter that tells autoscalers what it knows.

@@ -15,8 +15,8 @@ import (
 type world struct {
 	*cluster
 	client *client
-	// image is in the cluster's registry; registryIP is where pulls go.
-	image, registryIP string
+	// image is in the cluster's registry.
+	image string
 }
 
 // scenario proves one thing, and answers its figures.
@@ -92,6 +92,12 @@ func deploy(ctx context.Context, c *cluster) (*world, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
+	// Nodes pull from slipway.test where the registry's Service is.
+	dir := filepath.Join(c.dir, "certs.d", "slipway.test")
+	hosts := fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", registry, registry)
+	if err := errors.Join(os.MkdirAll(dir, 0o750), os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(hosts), 0o600)); err != nil {
+		return nil, err
+	}
 	content, err := layer(map[string]string{"bin/busybox": "/bin/busybox", "bin/sh": "/bin/busybox"})
 	if err != nil {
 		return nil, err
@@ -99,7 +105,7 @@ func deploy(ctx context.Context, c *cluster) (*world, error) {
 	if err := push(ctx, store+":5000", "lib/tool", "v1", content); err != nil {
 		return nil, err
 	}
-	return &world{c, newClient(gateway, registry), "image-registry.slipway.svc.cluster.local:5000/lib/tool:v1", registry}, nil
+	return &world{c, newClient(gateway, registry), "image-registry.slipway.svc.cluster.local:5000/lib/tool:v1"}, nil
 }
 
 // settled waits until everything that was rolled is there.
@@ -121,11 +127,6 @@ func (c *cluster) settled(ctx context.Context) error {
 // coldPull asks for an image with additions and runs it as a pod: a node's
 // containerd pulls the name.
 func coldPull(ctx context.Context, w *world) (string, error) {
-	dir := filepath.Join(w.dir, "certs.d", "slipway.test")
-	hosts := fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", w.registryIP, w.registryIP)
-	if err := errors.Join(os.MkdirAll(dir, 0o750), os.WriteFile(filepath.Join(dir, "hosts.toml"), []byte(hosts), 0o600)); err != nil {
-		return "", err
-	}
 	began := time.Now()
 	name, err := w.client.submit(ctx, object{"containerImage": w.image, "containerConfig": object{"env": []string{"GREETING=hello from slipway"}}})
 	if err != nil {
