@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -39,6 +40,9 @@ func (a *App) platformDeps() (platform.Deps, error) {
 		if d.Keys, err = platform.OpenKeys(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
 			return platform.Deps{}, err
 		}
+	}
+	if provider.Issuer != "" && d.Keys == nil {
+		return platform.Deps{}, errors.New("oidc_issuer needs master_key_file: its keys sign in whoever comes from there")
 	}
 	if a.redis != nil {
 		d.Limiter = a.limiter()

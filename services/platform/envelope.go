@@ -87,7 +87,7 @@ func decrypt(a cipher.AEAD, id string, sealed []byte) ([]byte, error) {
 // keys answers the keys, or why there are none.
 func (s *Service) keys() (*Keys, error) {
 	if s.deps.Keys == nil {
-		return nil, fault.Unsupported.Newf("Credentials are switched off: the platform has no master_key_file")
+		return nil, fault.Unsupported.Newf("Credentials and signing in are switched off: the platform has no master_key_file")
 	}
 	return s.deps.Keys, nil
 }

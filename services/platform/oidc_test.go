@@ -1,20 +1,12 @@
 package platform_test
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/coreos/go-oidc/v3/oidc"
-	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -24,56 +16,12 @@ import (
 	"slipway.dev/services/platform"
 )
 
-// issuer is an OIDC provider at which everybody is signed in as claims say.
-type issuer struct {
-	*httptest.Server
-	key       *rsa.PrivateKey
-	claims    map[string]any
-	challenge string
-	down      bool
-}
-
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	i := &issuer{key: must(rsa.GenerateKey(rand.Reader, 2048))(t)}
-	keys := &oidctest.Server{PublicKeys: []oidctest.PublicKey{{PublicKey: i.key.Public(), KeyID: "k", Algorithm: oidc.RS256}}}
-	mux := http.NewServeMux()
-	mux.Handle("/", keys)
-	mux.HandleFunc("POST /token", i.token)
-	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if i.down {
-			w.WriteHeader(http.StatusBadGateway)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(i.Close)
-	keys.SetIssuer(i.URL)
-	return i
-}
-
-// token trades the code "good" for an ID token, with the right secret and verifier.
-func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
-	name, secret, _ := r.BasicAuth()
-	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
-	w.Header().Set("Content-Type", "application/json")
-	if name != "slipway" || secret != "s3cret" || r.FormValue("code") != "good" || base64.RawURLEncoding.EncodeToString(sum[:]) != i.challenge {
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write([]byte(`{"error":"invalid_grant"}`))
-		return
-	}
-	claims, _ := json.Marshal(i.claims)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"access_token": "x", "token_type": "Bearer", "id_token": oidctest.SignIDToken(i.key, "k", oidc.RS256, string(claims)),
-	})
-}
-
 // oidcWorld is a platform that believes an issuer.
-func oidcWorld(t *testing.T, db *sqldb.DB, i *issuer) *world {
+func oidcWorld(t *testing.T, db *sqldb.DB, i *testkit.Issuer) *world {
 	t.Helper()
 	c := january()
 	d := deps(t, db)
-	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: "slipway", ClientSecret: "s3cret"}
+	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
 	return newWorldWith(t, d, c)
 }
 
@@ -85,7 +33,7 @@ func program() *platformv1.Program {
 }
 
 // arrive begins a sign-in and lets the issuer say who it is; change may spoil it.
-func (w *world) arrive(i *issuer, claims map[string]any) string {
+func (w *world) arrive(i *testkit.Issuer, claims map[string]any) string {
 	w.t.Helper()
 	begun := must(w.client.BeginSignIn(w.t.Context(), &platformv1.BeginSignInRequest{Program: program(), State: "the program's"}))(w.t)
 	to := must(url.Parse(begun.GetUrl()))(w.t)
@@ -93,13 +41,13 @@ func (w *world) arrive(i *issuer, claims map[string]any) string {
 	if !strings.HasPrefix(begun.GetUrl(), i.URL+"/auth?") || q.Get("state") != begun.GetState() || q.Get("redirect_uri") != endpoint+"/oauth/callback" || q.Get("code_challenge_method") != "S256" {
 		w.t.Errorf("sent to %s", begun.GetUrl())
 	}
-	i.challenge = q.Get("code_challenge")
-	i.claims = map[string]any{
+	i.Challenge = q.Get("code_challenge")
+	i.Claims = map[string]any{
 		"iss": i.URL, "aud": "slipway", "sub": "ada", "nonce": q.Get("nonce"), "iat": w.clock.now.Unix(), "exp": w.clock.now.Add(time.Hour).Unix(),
 		"email": "View@example.org", "email_verified": true,
 	}
 	for k, v := range claims {
-		i.claims[k] = v
+		i.Claims[k] = v
 	}
 	return begun.GetState()
 }
@@ -112,7 +60,7 @@ func (w *world) finish(state, code string) (string, error) {
 func TestSignInAtAProvider(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		i := newIssuer(t)
+		i := testkit.NewIssuer(t)
 		w := oidcWorld(t, db, i)
 		for _, claims := range []map[string]any{nil, {"email": "another@example.org"}} { // the second time the subject is known
 			back := must(url.Parse(must(w.finish(w.arrive(i, claims), "good"))(t)))(t)
@@ -130,7 +78,7 @@ func TestSignInAtAProvider(t *testing.T) {
 
 func TestSignInAtAProviderIsRefused(t *testing.T) {
 	t.Parallel()
-	i := newIssuer(t)
+	i := testkit.NewIssuer(t)
 	w := oidcWorld(t, testkit.SQLite(t), i)
 	for name, c := range map[string]struct {
 		claims map[string]any
@@ -160,7 +108,7 @@ func TestSignInAtAProviderIsRefused(t *testing.T) {
 	_, err = w.finish(state, "good")
 	wants(t, "a sign-in that took too long", err, fault.Invalid)
 	state = w.arrive(i, nil)
-	i.down = true
+	i.Down = true
 	_, err = w.finish(state, "good")
 	wants(t, "a provider that is away", err, fault.Unavailable)
 	wrong := program()
@@ -171,7 +119,7 @@ func TestSignInAtAProviderIsRefused(t *testing.T) {
 	cold := oidcWorld(t, testkit.SQLite(t), i)
 	_, err = cold.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()})
 	wants(t, "a provider that is away from the start", err, fault.Unavailable)
-	i.down = false
+	i.Down = false
 	must(cold.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()}))(t)
 	_, err = newWorld(t, testkit.SQLite(t)).client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()})
 	wants(t, "no provider", err, fault.Unsupported)

@@ -54,7 +54,7 @@ type Config struct {
 	OIDCIssuer           string        `key:"oidc_issuer" help:"An OpenID Connect provider at which users may sign in, who are found by their verified e-mail address; it sends them back to platform_url/oauth/callback. Empty: with an access token only."`
 	OIDCClientID         string        `key:"oidc_client_id" help:"What the provider calls this platform."`
 	OIDCClientSecretFile string        `key:"oidc_client_secret_file" help:"A file with the provider's secret for this platform. Empty: it is a public client."`
-	MasterKeyFile        string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials."`
+	MasterKeyFile        string        `key:"master_key_file" help:"The keys that wrap those of stored credentials (slipwayd keys). Empty: data_dir/master-key, which a process that plays all roles makes; a platform role of its own then keeps no credentials, and signs nobody in."`
 	AdminEmail           string        `key:"admin_email" default:"admin@localhost" help:"E-mail address of the first user."`
 	AdminTokenFile       string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is made in data_dir/admin-token at the first start."`
 	AdminRegistryAuth    string        `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
