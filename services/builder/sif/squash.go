@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"slipway.dev/services/builder/flatten"
 )
 
@@ -87,6 +89,7 @@ func (t Tool) pipe(ctx context.Context, path string, write func(context.Context,
 	if err != nil {
 		return flatten.Summary{}, err
 	}
+	widen(in)
 	if err := cmd.Start(); err != nil {
 		return flatten.Summary{}, fmt.Errorf("starting tar2sqfs: %w", err)
 	}
@@ -129,3 +132,15 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) String() string { return string(bytes.TrimSpace(t.text)) }
+
+// widen lets a pipe hold more, so that its two ends wait less for each other. Where
+// the system allows no more, it stays as it is.
+func widen(pipe io.Writer) {
+	f, ok := pipe.(syscall.Conn)
+	if !ok {
+		return
+	}
+	if c, err := f.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { _, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 1<<20) })
+	}
+}
