@@ -2,21 +2,48 @@ package build
 
 import (
 	"context"
+	"slices"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// CancelBuild ends a build. Whoever works on it is told, and stops.
+// CancelBuild ends a build, unless another is made from it. Whoever works on it is
+// told, and stops. What it was to be made from goes on until that is cancelled.
 func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildRequest) (*buildv1.CancelBuildResponse, error) {
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
 		return nil, err
 	}
-	if !rec.isPending() {
-		return &buildv1.CancelBuildResponse{}, nil
+	if rec.isPending() {
+		needed, err := s.isNeeded(ctx, rec.id)
+		if needed || err != nil {
+			return &buildv1.CancelBuildResponse{}, err
+		}
+		if err := s.fail(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
+			return nil, s.deps.DB.Fault("cancelling a build", err)
+		}
+		if err := s.deps.Bus.Publish(subjectCancel+rec.id, nil); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.fail(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
-		return nil, s.deps.DB.Fault("cancelling a build", err)
+	out := &buildv1.CancelBuildResponse{}
+	for _, id := range rec.request.GetPartIds() {
+		part, err := s.read(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if part.isPending() {
+			out.PartIds = append(out.PartIds, id)
+		}
 	}
-	return &buildv1.CancelBuildResponse{}, s.deps.Bus.Publish(subjectCancel+rec.id, nil)
+	return out, nil
+}
+
+// isNeeded says whether a build under way is made from this one.
+func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
+	open, err := s.store.list(ctx, `state = 'PENDING' AND engine IN ($1, $2)`, engineIndex, engineSif)
+	if err != nil {
+		return false, s.deps.DB.Fault("looking for what a build is for", err)
+	}
+	return slices.ContainsFunc(open, func(r record) bool { return slices.Contains(r.request.GetPartIds(), id) }), nil
 }

@@ -32,13 +32,13 @@ func newWorker(t *testing.T, bus *nats.Conn, slots int32) *worker {
 	return w
 }
 
-// appear is a sign of life.
-func (w *worker) appear(t *testing.T, slots int32) {
+// appear is a sign of life, with what it can do beside Dockerfiles.
+func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) {
 	t.Helper()
 	raw, err := proto.Marshal(&buildv1.Presence{
-		Worker: "test", Slots: slots, Capabilities: []*buildv1.Capability{
+		Worker: "test", Slots: slots, Capabilities: append([]*buildv1.Capability{
 			{Engine: "buildkit", Architecture: "amd64"}, {Engine: "buildkit", Architecture: "arm64"},
-		},
+		}, more...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func (w *worker) setUp(t *testing.T) {
 		}
 		var err error
 		w.jobs, err = w.js.CreateOrUpdateConsumer(ctx, "BUILD_JOBS", jetstream.ConsumerConfig{
-			Durable: "buildkit-amd64", FilterSubject: "build.jobs.buildkit.*.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
+			Durable: "test", FilterSubject: "build.jobs.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
 		})
 		return err
 	})

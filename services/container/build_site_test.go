@@ -31,7 +31,9 @@ type builds struct {
 	asked     []*buildv1.SubmitBuildRequest
 	states    map[string]*buildv1.AwaitBuildResponse
 	cancelled []string
-	refuse    error
+	// parts are what a build is made from.
+	parts  map[string][]string
+	refuse error
 }
 
 func (b *builds) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
@@ -72,7 +74,7 @@ func (b *builds) CancelBuild(_ context.Context, req *buildv1.CancelBuildRequest)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cancelled = append(b.cancelled, req.GetBuildId())
-	return &buildv1.CancelBuildResponse{}, nil
+	return &buildv1.CancelBuildResponse{PartIds: b.parts[req.GetBuildId()]}, nil
 }
 
 func (b *builds) set(id string, state *buildv1.AwaitBuildResponse) {

@@ -182,6 +182,22 @@ func TestDeletingCancelsWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
+// TestDeletingCancelsPartsThatNobodyWaitsFor deletes requests for what is made from
+// other builds: of those one is awaited.
+func TestDeletingCancelsPartsThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.SQLite(t))
+	part := s.must(t, from(s.image))
+	whole := s.must(t, from(s.image+"\n# more"))
+	s.builds.parts = map[string][]string{whole.GetBuildId(): {part.GetBuildId(), "nobody_1"}}
+	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: whole.GetRequestId()}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{whole.GetBuildId(), "nobody_1"}, s.builds.cancelled); diff != "" {
+		t.Errorf("cancelled (-want +got):\n%s", diff)
+	}
+}
+
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))

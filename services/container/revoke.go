@@ -63,6 +63,12 @@ func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) err
 	if build == "" || rec.plan.GetBuilt() || s.deps.Build == nil {
 		return nil
 	}
+	return s.cancelUnawaited(ctx, build, now)
+}
+
+// cancelUnawaited ends a build and those that it was to be made from, as far as no
+// request waits for them.
+func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Time) error {
 	awaited, err := s.store.isAwaited(ctx, build, now)
 	if err != nil {
 		return s.sqlFault("looking for who waits for a build", err)
@@ -70,11 +76,16 @@ func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) err
 	if awaited {
 		return nil
 	}
-	_, err = s.deps.Build.CancelBuild(ctx, &buildv1.CancelBuildRequest{BuildId: build})
-	if errors.Is(err, fault.NotFound) {
-		return nil
+	resp, err := s.deps.Build.CancelBuild(ctx, &buildv1.CancelBuildRequest{BuildId: build})
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return err
 	}
-	return err
+	for _, part := range resp.GetPartIds() {
+		if err := s.cancelUnawaited(ctx, part, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spreadRevocation tells Redis, and every registry that listens.

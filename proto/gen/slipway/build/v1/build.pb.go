@@ -1016,9 +1016,12 @@ func (x *CancelBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// CancelBuildResponse is empty.
+// CancelBuildResponse says what else may be for nothing now.
 type CancelBuildResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of builds under way that it was to be made from: the image that was to
+	// become a Singularity image. Whoever needs none of them cancels them too.
+	PartIds       []string `protobuf:"bytes,1,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1051,6 +1054,13 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *CancelBuildResponse) GetPartIds() []string {
+	if x != nil {
+		return x.PartIds
+	}
+	return nil
 }
 
 // StreamLogsRequest asks for a log.
@@ -1341,8 +1351,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bposition\x18\b \x01(\x05R\bposition\x12!\n" +
 	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\"/\n" +
 	"\x12CancelBuildRequest\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x15\n" +
-	"\x13CancelBuildResponse\"\\\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"0\n" +
+	"\x13CancelBuildResponse\x12\x19\n" +
+	"\bpart_ids\x18\x01 \x03(\tR\apartIds\"\\\n" +
 	"\x11StreamLogsRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x03R\x05after\x12\x16\n" +

@@ -51,7 +51,8 @@ type BuildServiceClient interface {
 	// AwaitBuild answers when the build has ended, at the latest shortly before
 	// the call's deadline. Internal.
 	AwaitBuild(ctx context.Context, in *AwaitBuildRequest, opts ...grpc.CallOption) (*AwaitBuildResponse, error)
-	// CancelBuild ends a build that has not ended yet. Internal.
+	// CancelBuild ends a build that has not ended yet, unless another build is made
+	// from it. It may be repeated. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
 	// StreamLogs streams the lines of a build's log in order: stored ones, and
 	// those that are being written. Internal: the gateway makes text and
@@ -167,7 +168,8 @@ type BuildServiceServer interface {
 	// AwaitBuild answers when the build has ended, at the latest shortly before
 	// the call's deadline. Internal.
 	AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error)
-	// CancelBuild ends a build that has not ended yet. Internal.
+	// CancelBuild ends a build that has not ended yet, unless another build is made
+	// from it. It may be repeated. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
 	// StreamLogs streams the lines of a build's log in order: stored ones, and
 	// those that are being written. Internal: the gateway makes text and
