@@ -67,7 +67,7 @@ func autoscale(ctx context.Context, w *world) (string, error) {
 	}
 	idle := time.Now()
 	err = w.builders(ctx, 0)
-	return fmt.Sprintf("0 → %d builders %.0f s after 6 requests; one stopped while it had %d builds, and finished them; all 6 pulled after %.0f s (the longest takes %d s); 0 builders %.0f s later",
+	return fmt.Sprintf("0 → %d builders %.0f s after 6 requests; one was stopped with %d running, and finished that; all 6 pulled after %.0f s (the longest takes %d s); 0 builders %.0f s later",
 		wanted, there.Seconds(), running, took.Seconds(), long, time.Since(idle).Seconds()), err
 }
 

@@ -51,7 +51,7 @@ func (r *report) write(ctx context.Context, path string) error {
 	var b strings.Builder
 	b.WriteString("# What `make k8s-e2e` proved\n\nWritten by it, after a run in which everything passed; two runs of one commit stand below each other.\n")
 	fmt.Fprintf(&b, "Kubernetes v1.36.3, etcd v3.6.8, CoreDNS v1.15.0, prometheus-adapter v0.12.0, %s, %s; Linux %s, %d processors.\n",
-		output(ctx, "sh", "-c", "containerd --version | cut -d' ' -f1,3"), output(ctx, "sh", "-c", "runc --version | head -1"), output(ctx, "uname", "-r"), runtime.NumCPU())
+		output(ctx, "sh", "-c", "containerd --version | cut -d' ' -f1,3"), output(ctx, "sh", "-c", "runc --version | head -1"), output(ctx, "sh", "-c", "uname -r | cut -d- -f1"), runtime.NumCPU())
 	b.WriteString(before)
 	fmt.Fprintf(&b, "%s%s, commit %s\n\n%.0f s: %s.\n\n| scenario | figures | took |\n|---|---|---|\n%s\n", heading, r.began.UTC().Format("2006-01-02 15:04 MST"), commit,
 		time.Since(r.began).Seconds(), strings.Join(r.facts, ", "), strings.Join(r.rows, "\n"))
