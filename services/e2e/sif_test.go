@@ -262,31 +262,3 @@ func (p *program) downloadSif(t *testing.T, answer map[string]any, path, digest 
 		t.Errorf("the command line wrote %d bytes, %v", len(got), err)
 	}
 }
-
-// TestSifOfABuild builds an image whose layers delete, replace and add again, and
-// makes a Singularity image of it.
-func TestSifOfABuild(t *testing.T) {
-	needSif(t)
-	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
-	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
-	eachBuildShape(t, []string{up.Host, own.Host}, more, func(t *testing.T, p *program) {
-		base := up.Push(t, "base/busybox:1", busybox(t, true))
-		body := recipe("FROM "+base,
-			"RUN for d in a b c; do /bin/busybox mkdir -p /$d/in; echo one > /$d/in/f; done",
-			"RUN /bin/busybox rm -r /a; /bin/busybox rm -r /b; /bin/busybox ln -s /c /b; /bin/busybox rm -r /c/in; /bin/busybox mkdir /c/in",
-			"RUN /bin/busybox mkdir -m 750 /a; echo two > /a/again; /bin/busybox chown 12:34 /a/again; echo three > /c/in/g")
-		body["freeze"], body["buildRepository"], body["format"] = true, own.Host+"/team/tools", "sif"
-		answer := p.order(body, "Authorization", "Bearer "+p.token)
-		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
-		}
-		path, _ := pulledSif(t, text(answer, "targetImage"))
-		delete(body, "format") // the image that it was made of
-		plain := p.order(body, "Authorization", "Bearer "+p.token)
-		if plain["cached"] != true {
-			t.Errorf("the image itself is %v", plain)
-		}
-		dir := unpackSif(t, path)
-		sameTree(t, dir, mutate.Extract(ownImage(t, text(plain, "targetImage"))))
-	})
-}
