@@ -62,15 +62,17 @@ skeleton() {
 
 # builder ROOT ARCH: what a builder has besides.
 builder() {
-	local from=$work/debian-$2
+	local from=$work/debian-$2 dir file
 	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$1/usr/bin/"
 	install -m 755 "$from"/usr/bin/{tar2sqfs,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
 	install -m 755 "$from"/usr/sbin/runc "$1/usr/sbin/"
 	# Debian's are setuid root, which a container without privileges refuses.
 	setcap cap_setuid+ep "$1/usr/bin/newuidmap"
 	setcap cap_setgid+ep "$1/usr/bin/newgidmap"
-	(cd "$from" && find lib lib64 usr/lib ! -type d -name '*.so*' ! -path '*/gconv/*' ! -path '*/security/*' -print0 2>/dev/null |
-		xargs -0 cp -d --parents -t "$1")
+	for dir in lib lib64 usr/lib; do # not every architecture has all
+		[ ! -d "$from/$dir" ] || (cd "$from" && find "$dir" ! -type d -name '*.so*' ! -path '*/gconv/*' ! -path '*/security/*' -print0 |
+			xargs -0r cp -d --parents -t "$1")
+	done
 	for file in subuid subgid; do echo 'slipway:100000:65536' >"$1/etc/$file"; done
 	for dir in state socket; do install -d -m 700 -o 65532 -g 65532 "$1/$dir"; done
 }
@@ -101,7 +103,7 @@ pinned() {
 
 # start: our BuildKit, for as long as this runs.
 start() {
-	[ -x bin/buildkitd ] || make builder
+	[ -x bin/buildkitd ] || make builder >&2
 	printf '[worker.containerd]\n  enabled = false\n[worker.oci]\n  snapshotter = "native"\n' >"$work/buildkitd.toml"
 	PATH="$PWD/bin:$PATH:/usr/sbin" bin/buildkitd --config "$work/buildkitd.toml" --root "$work/buildkit" --addr "unix://$work/buildkitd.sock" \
 		--otel-socket-path "$work/otel.sock" >"$work/buildkitd.log" 2>&1 &

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 mkdir -p bin
 export OUT
 for OUT in bin/images bin/images-again; do
-	PUSH='' deploy/docker/image.sh >"$OUT.digests.new" && mv "$OUT.digests.new" "$OUT.digests"
+	PUSH='' deploy/docker/image.sh >"$OUT.digests"
 done
 cat bin/images.digests
 cmp bin/images.digests bin/images-again.digests
