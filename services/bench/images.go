@@ -30,9 +30,8 @@ const (
 
 // push makes sure that an image is at the upstream registry.
 func (w *world) push(ctx context.Context, image string) error {
-	up, err := w.upstream(ctx)
-	if err != nil || w.pushed[image] {
-		return err
+	if w.pushed[image] {
+		return nil
 	}
 	sizes, platforms := []int64{3 << 10, 2 << 10, 1 << 10, 5 << 10, 700, 900, 4 << 10, 300}, allPlatforms()
 	switch image {
@@ -42,11 +41,22 @@ func (w *world) push(ctx context.Context, image string) error {
 		sizes, platforms = []int64{4 << 20, 4 << 20, 4 << 20, 4 << 20}, platforms[:2]
 	}
 	index, err := makeIndex(sizes, platforms)
-	if image == baseImage {
+	switch image {
+	case baseImage:
 		index, err = makeBase()
+	case largeImage:
+		index, err = makeLarge()
 	}
 	if err != nil {
 		return fmt.Errorf("making %s: %w", image, err)
+	}
+	return w.pushIndex(ctx, image, index)
+}
+
+func (w *world) pushIndex(ctx context.Context, image string, index v1.ImageIndex) error {
+	up, err := w.upstream(ctx)
+	if err != nil {
+		return err
 	}
 	ref, err := name.ParseReference(up.addr+"/"+image, name.Insecure)
 	if err != nil {

@@ -57,6 +57,7 @@ func request(ctx context.Context, slipway *server, body string) (repository, err
 
 // answer is what the bench reads of the answer to a container request.
 type answer struct {
+	RequestID   string `json:"requestId"`
 	TargetImage string `json:"targetImage"`
 	Cached      bool   `json:"cached"`
 }

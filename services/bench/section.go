@@ -16,7 +16,7 @@ type section interface {
 }
 
 func sections() []section {
-	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, traceSection{}, countSection{}, buildSection{}}
+	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, traceSection{}, countSection{}, buildSection{}, sifSection{}}
 }
 
 func sectionNames() []string {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,16 +40,18 @@ func (s *server) proc(file string) string {
 	return fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, file)
 }
 
-// status reads a size from /proc/PID/status, which counts in KiB.
-func (s *server) status(field string) (float64, error) {
-	raw, err := os.ReadFile(s.proc("status"))
+func (s *server) status(field string) (float64, error) { return resident(s.proc("status"), field) }
+
+// resident reads a size in MB from a /proc/PID/status, which counts in KiB.
+func resident(path, field string) (float64, error) {
+	raw, err := os.ReadFile(filepath.Clean(path))
 	if err != nil {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(raw), field)
 	words := strings.Fields(rest)
 	if len(words) == 0 {
-		return 0, fmt.Errorf("%s has no %s", s.proc("status"), field)
+		return 0, fmt.Errorf("%s has no %s", path, field)
 	}
 	kib, err := strconv.ParseFloat(words[0], 64)
 	return kib * 1024 / 1e6, err
