@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 )
 
 // Entries of layers, shortly.
@@ -222,6 +223,22 @@ func TestWriteRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWriteReadsZstd gives the same bytes of a layer that is compressed so.
+func TestWriteReadsZstd(t *testing.T) {
+	t.Parallel()
+	raw := archive(t, dir("d"), file("d/f", strings.Repeat("content ", 10_000)), hard("g", "d/f"))
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got bytes.Buffer
+	_, err1 := Write(t.Context(), &want, layersOf(raw), Limits{})
+	_, err2 := Write(t.Context(), &got, layersOf(z.EncodeAll(raw, nil)), Limits{})
+	if err1 != nil || err2 != nil || want.Len() < 80_000 || !bytes.Equal(want.Bytes(), got.Bytes()) {
+		t.Errorf("%d bytes became %d: %v, %v", want.Len(), got.Len(), err1, err2)
 	}
 }
 
