@@ -16,8 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	_ "github.com/jackc/pgx/v5/stdlib" // the Postgres driver
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
@@ -51,17 +52,26 @@ func open(rawURL string) (*DB, error) {
 	case "sqlite":
 		return openSQLite(rest)
 	case "postgres", "postgresql":
-		db, err := sql.Open("pgx", rawURL)
+		config, err := pgx.ParseConfig(rawURL)
 		if err != nil {
 			// The driver's text may quote the URL, password and all.
 			return nil, errors.New("database_url is no valid postgres:// URL")
 		}
+		db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(planAnew))
 		db.SetMaxOpenConns(32)
 		db.SetMaxIdleConns(32)
 		db.SetConnMaxIdleTime(5 * time.Minute)
 		return &DB{DB: db, dialect: database.DialectPostgres}, nil
 	}
 	return nil, fmt.Errorf("database_url starts with %q; it must be sqlite:PATH or postgres://…", scheme)
+}
+
+// planAnew has a connection plan each statement with its parameters: a plan that was
+// kept from when a table was small would go through all of it when it has grown. It
+// is no parameter of the connection, since poolers refuse those.
+func planAnew(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.Exec(ctx, "SET plan_cache_mode = force_custom_plan")
+	return err
 }
 
 // openSQLite lets readers run beside the one writer (WAL). synchronous=NORMAL:
