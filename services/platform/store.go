@@ -120,13 +120,13 @@ func (s store) audit(ctx context.Context, e event, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO platform_audit (id, at, user_id, workspace_id, action, subject, request_id) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		newID(), sqldb.Micros(now), e.userID, e.workspaceID, e.action, e.subject, e.requestID)
-	return err
+	return lost(s.db, err)
 }
 
 // deleteAudit removes the part of the trail before an instant.
 func (s store) deleteAudit(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_audit WHERE at < $1`, sqldb.Micros(before))
-	return err
+	return lost(s.db, err)
 }
 
 // deleteEnded removes pairings, sign-ins and codes whose time is over.
