@@ -258,8 +258,8 @@ func (f *faulty) daemonDies(t *testing.T) {
 	f.goOn()
 	f.succeeds(t, answer)
 	if err := within(time.Minute, func() error {
-		if left := groupsOf(text(answer, "buildId")); len(left) > 0 {
-			return fmt.Errorf("control groups are left: %v", left)
+		if left := groupsInUse(); len(left) > 0 {
+			return fmt.Errorf("control groups are in use: %v", left)
 		}
 		return nil
 	}); err != nil {

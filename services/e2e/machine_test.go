@@ -48,13 +48,22 @@ func descendants(pid int) (out []born) {
 	return out
 }
 
-// groupsOf are the control groups of a build.
-func groupsOf(build string) (out []string) {
-	for _, where := range []string{"/sys/fs/cgroup/slipway/*/*", "/sys/fs/cgroup/*/slipway/*/*"} {
+// groups are the control groups of builds.
+func groups() (out []string) {
+	for _, where := range []string{"/sys/fs/cgroup/slipway/*/build", "/sys/fs/cgroup/*/slipway/*/build"} {
 		all, _ := filepath.Glob(where)
-		for _, dir := range all {
-			if strings.Contains(filepath.Base(dir), build) {
-				out = append(out, dir)
+		out = append(out, all...)
+	}
+	return out
+}
+
+// groupsInUse are those with processes in them, or in groups below.
+func groupsInUse() (out []string) {
+	for _, group := range groups() {
+		lists, _ := filepath.Glob(filepath.Join(group, "*", "cgroup.procs"))
+		for _, list := range append(lists, filepath.Join(group, "cgroup.procs")) {
+			if raw, _ := os.ReadFile(list); len(raw) > 0 {
+				out = append(out, list)
 			}
 		}
 	}
