@@ -61,9 +61,6 @@ type emitter struct {
 
 // entry writes an entry under the name that it has in the end, if any.
 func (e *emitter) entry(at place, h *tar.Header, content io.Reader) error {
-	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil
-	}
 	path, err := clean(h.Name)
 	if err != nil {
 		return err

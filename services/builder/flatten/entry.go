@@ -65,6 +65,25 @@ func split(path string) (dir, name string) {
 	return "", path
 }
 
+// locate is where an entry stands, and refuses one that no image can have there. A
+// whiteout is for the caller to obey or refuse.
+func locate(h *tar.Header) (path, dir, base string, err error) {
+	if path, err = clean(h.Name); err != nil {
+		return "", "", "", err
+	}
+	dir, base = split(path)
+	if strings.HasPrefix(base, whiteout) {
+		return path, dir, base, nil
+	}
+	if err := check(h); err != nil {
+		return "", "", "", err
+	}
+	if path == "" && h.Typeflag != tar.TypeDir {
+		return "", "", "", refuse("has a root that is no directory")
+	}
+	return path, dir, base, nil
+}
+
 // Names with a meaning of their own (layer.md, "Whiteouts").
 const (
 	whiteout = ".wh."

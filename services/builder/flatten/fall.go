@@ -55,19 +55,12 @@ type falling struct {
 }
 
 func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
-	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil
-	}
-	path, err := clean(h.Name)
+	path, dir, base, err := locate(h)
 	if err != nil {
 		return err
 	}
-	dir, base := split(path)
 	if strings.HasPrefix(base, whiteout) {
 		return f.remove(layer, dir, base)
-	}
-	if err := check(h); err != nil {
-		return err
 	}
 	n := f.root
 	if path != "" {
@@ -76,8 +69,6 @@ func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
 			return err
 		}
 		n = parent.at(base)
-	} else if h.Typeflag != tar.TypeDir {
-		return refuse("has a root that is no directory")
 	}
 	if n.hidden > layer {
 		return nil

@@ -94,6 +94,9 @@ func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.He
 		if r.limits.Bytes > 0 && logical > r.limits.Bytes {
 			return errBytes(r.limits.Bytes)
 		}
+		if h.Typeflag == tar.TypeXGlobalHeader {
+			continue
+		}
 		if err := f(k, h, archive); err != nil {
 			return err
 		}

@@ -47,24 +47,13 @@ func (t *tree) lookup(path string) *node {
 
 // apply puts an entry into the tree.
 func (t *tree) apply(at place, h *tar.Header) error {
-	if h.Typeflag == tar.TypeXGlobalHeader {
-		return nil
-	}
-	path, err := clean(h.Name)
-	if err != nil {
+	path, dir, name, err := locate(h)
+	switch {
+	case err != nil:
 		return err
-	}
-	dir, name := split(path)
-	if strings.HasPrefix(name, whiteout) {
+	case strings.HasPrefix(name, whiteout):
 		return t.remove(at.layer, dir, name)
-	}
-	if err := check(h); err != nil {
-		return err
-	}
-	if path == "" {
-		if h.Typeflag != tar.TypeDir {
-			return refuse("has a root that is no directory")
-		}
+	case path == "":
 		t.root.at, t.root.inode, t.root.touched = at, at, at.layer
 		return nil
 	}
