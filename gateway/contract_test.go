@@ -75,13 +75,54 @@ func (c *canned) answer(_ any, stream grpc.ServerStream) error {
 			return eof(err)
 		}
 		reply := dynamicpb.NewMessage(method.Output())
-		if err := protojson.Unmarshal(raw, reply); err != nil {
+		if err := protojson.Unmarshal(packed(c.t, raw, method.Output()), reply); err != nil {
 			return err
 		}
 		if err := stream.SendMsg(reply); err != nil {
 			return err
 		}
 	}
+}
+
+// packed writes the documents in a message as the text that they are to gRPC.
+func packed(t *testing.T, raw json.RawMessage, m protoreflect.MessageDescriptor) json.RawMessage {
+	t.Helper()
+	var members map[string]json.RawMessage
+	if m.FullName() == "slipway.platform.v1.Document" {
+		members = map[string]json.RawMessage{"json": encoded(t, []byte(raw))}
+		return encoded(t, members)
+	}
+	if strings.HasPrefix(string(m.FullName()), "google.protobuf.") || json.Unmarshal(raw, &members) != nil || members == nil {
+		return raw
+	}
+	for name, v := range members {
+		f := m.Fields().ByJSONName(name)
+		if f == nil || f.Message() == nil || f.IsMap() {
+			continue
+		}
+		if !f.IsList() {
+			members[name] = packed(t, v, f.Message())
+			continue
+		}
+		var list []json.RawMessage
+		if err := json.Unmarshal(v, &list); err != nil {
+			t.Error(err)
+		}
+		for i := range list {
+			list[i] = packed(t, list[i], f.Message())
+		}
+		members[name] = encoded(t, list)
+	}
+	return encoded(t, members)
+}
+
+func encoded(t *testing.T, v any) json.RawMessage {
+	t.Helper()
+	raw, err := json.Marshal(v)
+	if err != nil {
+		t.Error(err)
+	}
+	return raw
 }
 
 func eof(err error) error {

@@ -75,8 +75,9 @@ func required(f *protogen.Field) bool {
 	return ok && len(behaviour) == 1 && behaviour[0] == annotations.FieldBehavior_REQUIRED
 }
 
+// foreign says whether the JSON of a message is not the object of its fields.
 func foreign(m *protogen.Message) bool {
-	return strings.HasPrefix(string(m.Desc.FullName()), "google.protobuf.")
+	return strings.HasPrefix(string(m.Desc.FullName()), "google.protobuf.") || m.Desc.FullName() == "slipway.platform.v1.Document"
 }
 
 func (d *document) schema(f *protogen.Field, asked bool) *openapi3.SchemaRef {
@@ -120,7 +121,7 @@ func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	}
 }
 
-// known is the JSON of protobuf's own messages.
+// known is the JSON of a foreign message.
 func known(f *protogen.Field) *openapi3.SchemaRef {
 	switch f.Message.Desc.Name() {
 	case "Timestamp":
@@ -133,7 +134,7 @@ func known(f *protogen.Field) *openapi3.SchemaRef {
 		s := openapi3.NewArraySchema()
 		s.Items = (&openapi3.Schema{}).NewRef()
 		return s.NewRef()
-	default: // Struct
+	default: // Struct, Document
 		return openapi3.NewObjectSchema().WithAnyAdditionalProperties().NewRef()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"strconv"
@@ -12,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/types/known/structpb"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
 )
@@ -59,11 +58,28 @@ func readObject(s string) (object, error) {
 
 // String is the object as it is stored.
 func (o object) String() string {
-	raw, err := json.Marshal(map[string]any(o))
-	if err != nil {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(map[string]any(o)); err != nil {
 		return "{}" // what was read can be written
 	}
-	return string(raw)
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// answer is the object as answers show it.
+func (o object) answer() *platformv1.Document {
+	return &platformv1.Document{Json: []byte(o.String())}
+}
+
+// answerStored is an object as it is stored, and members that it does not have,
+// without reading it: a list shows many.
+func answerStored(stored string, more object) *platformv1.Document {
+	head := strings.TrimSuffix(stored, "}")
+	if len(head) > len("{") {
+		head += ","
+	}
+	return &platformv1.Document{Json: []byte(head + strings.TrimPrefix(more.String(), "{"))}
 }
 
 func (o object) text(name string) string {
@@ -126,24 +142,15 @@ func (o object) time(name string) time.Time {
 	return time.Time{}
 }
 
-// merge takes over the members of another; only those that are not here yet when
-// old is true.
+// merge takes over the members of another; only those that say nothing here yet
+// when old is true.
 func (o object) merge(from object, old bool) {
 	for name, v := range from {
-		if _, has := o[name]; v == nil || old && has {
+		if has := o[name]; v == nil || old && has != nil && has != "" {
 			continue
 		}
 		o[name] = v
 	}
-}
-
-// answer is the object as answers show it.
-func (o object) answer() (*structpb.Struct, error) {
-	s, err := structpb.NewStruct(o)
-	if err != nil {
-		return nil, fmt.Errorf("writing a document: %w", err)
-	}
-	return s, nil
 }
 
 // shorten cuts every text within v.

@@ -65,8 +65,11 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil:
 		raw, _ := protojson.MarshalOptions{EmitUnpopulated: true}.Marshal(answer)
-		if issued, ok := answer.(*platformv1.IssueTokensResponse); ok {
-			raw, _ = json.Marshal(map[string]string{"access_token": issued.GetAccessToken(), "refresh_token": issued.GetRefreshToken()})
+		switch a := answer.(type) {
+		case *platformv1.IssueTokensResponse:
+			raw, _ = json.Marshal(map[string]string{"access_token": a.GetAccessToken(), "refresh_token": a.GetRefreshToken()})
+		case *platformv1.DescribeWorkflowResponse:
+			raw, _ = json.Marshal(map[string]json.RawMessage{"workflow": a.GetWorkflow().GetJson()})
 		}
 		_, _ = w.Write(raw)
 	case errors.As(err, &f) && f.Kind == fault.Unauthenticated && f.Meta["refresh"] != "":

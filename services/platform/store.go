@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,18 +84,19 @@ type listing[T any] struct {
 	scan        func(*sql.Rows) (T, error)
 }
 
+// run reads a page, and counts what is beyond it: a page that is not full tells
+// the number by itself.
 func (l listing[T]) run(ctx context.Context, db *sqldb.DB, p page, args ...any) ([]T, int, error) {
-	total := 0
-	if l.count != "" {
-		if err := db.QueryRowContext(ctx, l.count, args...).Scan(&total); err != nil {
-			return nil, 0, lost(db, err)
-		}
-		if total <= p.offset {
-			return nil, total, nil // nothing is left to be read
-		}
+	out, err := l.all(ctx, db, append(slices.Clip(args), p.limit, p.offset)...)
+	if err != nil || l.count == "" {
+		return out, 0, err
 	}
-	out, err := l.all(ctx, db, append(args, p.limit, p.offset)...)
-	return out, total, err
+	if total := p.offset + len(out); len(out) < p.limit && (len(out) > 0 || p.offset == 0) {
+		return out, total, nil
+	}
+	total := 0
+	err = db.QueryRowContext(ctx, l.count, args...).Scan(&total)
+	return out, total, lost(db, err)
 }
 
 // all reads without counting.

@@ -3,7 +3,6 @@ package platform
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"slipway.dev/services/internal/fault"
@@ -119,12 +118,20 @@ func (s store) deleteWorkflow(ctx context.Context, in space, id string, silentSi
 		id, in.id(), in.personal, sqldb.Micros(silentSince)))
 }
 
-// counts reads what was counted of a run; "" when nothing was.
-func (s store) counts(ctx context.Context, id string) (string, error) {
-	var text string
-	err := s.db.QueryRowContext(ctx, `SELECT counts FROM platform_progress WHERE workflow_id = $1`, id).Scan(&text)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+// counts reads what was counted of runs, by run.
+func (s store) counts(ctx context.Context, ids ...any) (map[string]string, error) {
+	out := map[string]string{}
+	if len(ids) == 0 {
+		return out, nil
 	}
-	return text, err
+	_, err := listing[struct{}]{
+		read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + marks(1, 1, len(ids)),
+		scan: func(r *sql.Rows) (none struct{}, err error) {
+			var id, text string
+			err = r.Scan(&id, &text)
+			out[id] = text
+			return none, err
+		},
+	}.all(ctx, s.db, ids...)
+	return out, err
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
 // task is a row of platform_tasks.
@@ -100,7 +100,7 @@ func (t task) searched() string {
 const unknownExit = 1<<31 - 1
 
 // answer is the task as the contract shows it.
-func (t task) answer() (*structpb.Struct, error) {
+func (t task) answer() *platformv1.Document {
 	doc := object{}
 	doc.merge(t.document, false)
 	var exit any
@@ -114,7 +114,7 @@ func (t task) answer() (*structpb.Struct, error) {
 		}
 	}
 	doc.merge(object{
-		"id": float64(t.id), "taskId": float64(t.id), "status": t.status,
+		"id": t.id, "taskId": t.id, "status": t.status,
 		"dateCreated": stamp(t.created), "lastUpdated": stamp(t.updated),
 	}, false)
 	return doc.answer()

@@ -37,11 +37,7 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	}
 	resp := &platformv1.ListTasksResponse{Total: int32(total)}
 	for _, t := range list {
-		doc, err := t.answer()
-		if err != nil {
-			return nil, fmt.Errorf("reading task %d of run %s: %w", t.id, w.id, err)
-		}
-		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Task: doc})
+		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Task: t.answer()})
 	}
 	return resp, nil
 }
@@ -56,6 +52,5 @@ func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTask
 	if err != nil {
 		return nil, fmt.Errorf("reading task %d of run %s: %w", req.GetTaskId(), w.id, err)
 	}
-	doc, err := t.answer()
-	return &platformv1.DescribeTaskResponse{Task: doc}, err
+	return &platformv1.DescribeTaskResponse{Task: t.answer()}, nil
 }

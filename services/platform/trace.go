@@ -142,7 +142,7 @@ func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequ
 		return nil, err
 	}
 	err = s.report(ctx, p, req.GetWorkflowId(), func(t *sql.Tx, w *workflow) error {
-		doc, err := readObject(w.document)
+		doc, err := w.said()
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTra
 		if !w.completed.IsZero() {
 			return nil
 		}
-		doc, err := readObject(w.document)
+		doc, err := w.said()
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package platform_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -48,7 +49,7 @@ func (r *reporter) complete(body string) {
 func (r *reporter) describe() (map[string]any, *platformv1.Load) {
 	r.t.Helper()
 	d := must(r.client.DescribeWorkflow(r.as("view"), &platformv1.DescribeWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(r.t)
-	return d.GetWorkflow().AsMap(), d.GetProgress().GetWorkflowProgress()
+	return members(r.t, d.GetWorkflow()), d.GetProgress().GetWorkflowProgress()
 }
 
 const created = `{"sessionId":"6b1c-é","runName":"happy_ørsted","projectName":"nf-core/rnaseq","repository":"https://x/y","instant":1769860800000,"later":{"x":1}}`
@@ -134,7 +135,7 @@ func TestReplay(t *testing.T) {
 func (r *reporter) checkTasks() {
 	t := r.t
 	ask := func(id int64) map[string]any {
-		return must(r.client.DescribeTask(r.as("view"), &platformv1.DescribeTaskRequest{WorkspaceId: &r.ws, WorkflowId: r.id, TaskId: id}))(t).GetTask().AsMap()
+		return members(t, must(r.client.DescribeTask(r.as("view"), &platformv1.DescribeTaskRequest{WorkspaceId: &r.ws, WorkflowId: r.id, TaskId: id}))(t).GetTask())
 	}
 	if one := ask(1); one["exit"] != 0.0 || one["exitStatus"] != 0.0 || one["id"] != 1.0 || one["laterField"] != true || one["status"] != "COMPLETED" {
 		t.Errorf("a task is %v", one)
@@ -143,7 +144,7 @@ func (r *reporter) checkTasks() {
 		t.Errorf("exits are %v and %v", text, unknown)
 	}
 	list := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Max: new(int32(3)), Offset: new(int32(1)), Search: "SÄMPLE 1", SortBy: "taskId", SortDir: "desc"}))(t)
-	if list.GetTotal() < 100 || len(list.GetTasks()) != 3 || list.GetTasks()[0].GetTask().AsMap()["taskId"] != 198.0 {
+	if list.GetTotal() < 100 || len(list.GetTasks()) != 3 || members(t, list.GetTasks()[0].GetTask())["taskId"] != 198.0 {
 		t.Errorf("found %v", list)
 	}
 	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "1; DROP TABLE platform_tasks"})
@@ -276,7 +277,7 @@ func TestSearch(t *testing.T) {
 			wants(t, bad[:9], err, fault.Invalid)
 		}
 		part := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Max: new(int32(1)), Attributes: "progress", IncludeTotalSize: new(false)}))(t)
-		if !part.GetHasMore() || part.TotalSize != nil || part.GetWorkflows()[0].GetWorkflow().AsMap()["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
+		if !part.GetHasMore() || part.TotalSize != nil || members(t, part.GetWorkflows()[0].GetWorkflow())["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
 			t.Errorf("a page is %v", part)
 		}
 	})
@@ -329,6 +330,31 @@ func TestTenThousandRuns(t *testing.T) {
 		beyond := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Offset: new(int32(20_000))}))(t)
 		if beyond.GetTotalSize() != 10_001 || len(beyond.GetWorkflows()) != 0 || beyond.GetHasMore() {
 			t.Errorf("beyond the end: %v", beyond)
+		}
+	})
+}
+
+// TestLateBegin reports the beginning of a run that has ended: what the end said
+// stays, and what was not said yet is taken.
+func TestLateBegin(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		r := &reporter{world: newWorld(t, db), who: "launch"}
+		r.id = r.create(created)
+		r.complete(`{"workflow":{"success":true,"runName":"happy_ørsted","commandLine":"said at the end","duration":9007199254740993,"deleted":true,"status":"FAILED"}}`)
+		r.begin(`{"workflow":{"runName":"other","commandLine":"said at the start","workDir":"/work","launchId":"l1","userName":"adá"}}`)
+		run, _ := r.describe()
+		for name, want := range map[string]any{
+			"runName": "happy_ørsted", "projectName": "nf-core/rnaseq", "sessionId": "6b1c-é", "commandLine": "said at the end", "workDir": "/work",
+			"launchId": "l1", "userName": "adá", "status": "SUCCEEDED", "deleted": false, "id": r.id,
+		} {
+			if run[name] != want {
+				t.Errorf("%s is %v, want %v", name, run[name], want)
+			}
+		}
+		raw := must(r.client.DescribeWorkflow(r.as("view"), &platformv1.DescribeWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t).GetWorkflow().GetJson()
+		if !bytes.Contains(raw, []byte(`"duration":9007199254740993`)) || bytes.Count(raw, []byte(`"runName":`)) != 1 {
+			t.Errorf("the run is %s", raw)
 		}
 	})
 }

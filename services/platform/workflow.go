@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
 // State of a run. UNKNOWN is never stored: it is RUNNING without a sign of life.
@@ -49,7 +49,8 @@ func (w workflow) hasEnded() bool {
 	return w.status == statusSucceeded || w.status == statusFailed || w.status == statusCancelled
 }
 
-// describe brings the columns in line with a document.
+// describe brings a run in line with what it said of itself. The columns are taken
+// out of the document: said and answer put them back.
 func (w *workflow) describe(doc object) {
 	for column, name := range map[*string]string{
 		&w.runName: "runName", &w.sessionID: "sessionId", &w.projectName: "projectName", &w.userName: "userName",
@@ -58,21 +59,7 @@ func (w *workflow) describe(doc object) {
 			*column = v
 		}
 	}
-	w.document = doc.String()
-}
-
-// searched is what free text is looked for in.
-func (w workflow) searched() string {
-	return cut(strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n")), searchText)
-}
-
-// answer is the run as the contract shows it.
-func (w workflow) answer(now time.Time) (*structpb.Struct, error) {
-	doc, err := readObject(w.document)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{"runName", "commandLine", "projectName", "sessionId", "userName", "workDir"} {
+	for _, name := range []string{"commandLine", "workDir"} {
 		if _, ok := doc[name].(string); !ok {
 			doc[name] = ""
 		}
@@ -82,14 +69,37 @@ func (w workflow) answer(now time.Time) (*structpb.Struct, error) {
 			doc[name] = stamp(t)
 		}
 	}
-	doc.merge(object{
-		"id": w.id, "runName": w.runName, "sessionId": w.sessionID, "projectName": w.projectName,
-		"status": w.shown(now), "submit": stamp(w.submitted), "ownerId": float64(w.userID),
-		"dateCreated": stamp(w.created), "lastUpdated": stamp(w.updated), "deleted": false,
-	}, false)
-	doc.merge(object{"userName": w.userName}, true)
 	if _, ok := doc["launchId"]; !ok {
 		doc["launchId"] = nil
 	}
-	return doc.answer()
+	for name := range w.columns(time.Time{}) {
+		delete(doc, name)
+	}
+	w.document = doc.String()
+}
+
+// said is what the run said of itself, whole.
+func (w workflow) said() (object, error) {
+	doc, err := readObject(w.document)
+	doc.merge(object{"runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName}, false)
+	return doc, err
+}
+
+// columns are what answers show of the columns.
+func (w workflow) columns(now time.Time) object {
+	return object{
+		"id": w.id, "runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName,
+		"status": w.shown(now), "submit": stamp(w.submitted), "ownerId": w.userID,
+		"dateCreated": stamp(w.created), "lastUpdated": stamp(w.updated), "deleted": false,
+	}
+}
+
+// answer is the run as the contract shows it.
+func (w workflow) answer(now time.Time) *platformv1.Document {
+	return answerStored(w.document, w.columns(now))
+}
+
+// searched is what free text is looked for in.
+func (w workflow) searched() string {
+	return cut(strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n")), searchText)
 }

@@ -41,38 +41,45 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 		n := int32(total)
 		resp.TotalSize = &n
 	}
-	for _, w := range list[:min(limit, len(list))] {
-		item, err := s.item(ctx, p.space, w, strings.Contains(req.GetAttributes(), "progress"))
-		if err != nil {
-			return nil, err
-		}
-		resp.Workflows = append(resp.Workflows, item)
+	list = list[:min(limit, len(list))]
+	for _, w := range list {
+		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
+			Workflow: w.answer(now), OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
+			WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
+		})
+	}
+	if !strings.Contains(req.GetAttributes(), "progress") {
+		return resp, nil
+	}
+	progress, err := s.progress(ctx, list...)
+	if err != nil {
+		return nil, err
+	}
+	for i, item := range resp.GetWorkflows() {
+		item.Progress = progress[i]
 	}
 	return resp, nil
 }
 
-func (s *Service) item(ctx context.Context, in space, w workflow, withProgress bool) (*platformv1.WorkflowItem, error) {
-	run, err := w.answer(s.deps.Now())
+// progress reads how far runs are, each at the place of its run.
+func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1.Progress, error) {
+	ids := make([]any, len(runs))
+	for i, w := range runs {
+		ids[i] = w.id
+	}
+	stored, err := s.store.counts(ctx, ids...)
 	if err != nil {
-		return nil, fmt.Errorf("reading the run %s: %w", w.id, err)
+		return nil, fmt.Errorf("reading the counts of %d runs: %w", len(ids), err)
 	}
-	item := &platformv1.WorkflowItem{
-		Workflow: run, OrgId: number(in.workspace.OrgID), OrgName: text(in.workspace.OrgName),
-		WorkspaceId: number(in.id()), WorkspaceName: text(in.workspace.Name),
+	out := make([]*platformv1.Progress, len(runs))
+	for i, w := range runs {
+		c, err := readCounts(stored[w.id])
+		if err != nil {
+			return nil, fmt.Errorf("reading the counts of run %s: %w", w.id, err)
+		}
+		out[i] = c.answer()
 	}
-	if withProgress {
-		item.Progress, err = s.progress(ctx, w.id)
-	}
-	return item, err
-}
-
-func (s *Service) progress(ctx context.Context, id string) (*platformv1.Progress, error) {
-	stored, err := s.store.counts(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("reading the counts of run %s: %w", id, err)
-	}
-	c, err := readCounts(stored)
-	return c.answer(), err
+	return out, nil
 }
 
 // find lets a caller in and reads a run.
@@ -94,13 +101,14 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 	if err != nil {
 		return nil, err
 	}
-	item, err := s.item(ctx, p.space, w, true)
+	progress, err := s.progress(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	return &platformv1.DescribeWorkflowResponse{
-		Workflow: item.GetWorkflow(), Progress: item.GetProgress(), Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
-		OrgId: item.GetOrgId(), OrgName: item.GetOrgName(), WorkspaceId: item.GetWorkspaceId(), WorkspaceName: item.GetWorkspaceName(),
+		Workflow: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
+		OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
+		WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
 	}, nil
 }
 
@@ -110,8 +118,11 @@ func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWo
 	if err != nil {
 		return nil, err
 	}
-	progress, err := s.progress(ctx, w.id)
-	return &platformv1.GetWorkflowProgressResponse{Progress: progress}, err
+	progress, err := s.progress(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return &platformv1.GetWorkflowProgressResponse{Progress: progress[0]}, nil
 }
 
 // GetWorkflowMetrics answers what came with the end of a run.
@@ -134,12 +145,7 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 	if err != nil || w.launch == "" {
 		return &platformv1.GetWorkflowLaunchResponse{}, err
 	}
-	doc, err := readObject(w.launch)
-	if err != nil {
-		return nil, err
-	}
-	launch, err := doc.answer()
-	return &platformv1.GetWorkflowLaunchResponse{Launch: launch}, err
+	return &platformv1.GetWorkflowLaunchResponse{Launch: &platformv1.Document{Json: []byte(w.launch)}}, nil
 }
 
 // ValidateWorkflowName says whether a run name is free in a session.

@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"path/filepath"
 	"testing"
@@ -158,6 +159,16 @@ func must[T any](v T, err error) func(*testing.T) T {
 		}
 		return v
 	}
+}
+
+// members reads what a run or a task says of itself.
+func members(t *testing.T, d *platformv1.Document) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal(d.GetJson(), &o); err != nil {
+		t.Fatalf("%s: %v", d.GetJson(), err)
+	}
+	return o
 }
 
 // wants fails unless err is of a kind; nil is no error.

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -50,13 +50,26 @@ func (f *pageFlags) fill(query url.Values) {
 	}
 }
 
-func (c *client) runs(ctx context.Context, query url.Values) ([]byte, *platformv1.ListWorkflowsResponse, error) {
-	var res platformv1.ListWorkflowsResponse
-	raw, err := c.do(ctx, call{method: http.MethodGet, path: "/api/workflow", query: query, signed: true}, &res)
-	if err != nil {
-		return nil, nil, fmt.Errorf("listing the runs: %w", err)
+// runsPage is a part of the list of runs.
+type runsPage struct {
+	raw []byte
+	res platformv1.ListWorkflowsResponse
+	reported
+}
+
+func (c *client) runs(ctx context.Context, query url.Values) (*runsPage, error) {
+	var p runsPage
+	var err error
+	if p.raw, err = c.do(ctx, call{method: http.MethodGet, path: "/api/workflow", query: query, signed: true}, &p.res); err == nil {
+		p.reported, err = readReported(p.raw)
 	}
-	return raw, &res, nil
+	if err == nil && len(p.Workflows) != len(p.res.GetWorkflows()) {
+		err = errors.New("the answer is ambiguous")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing the runs: %w", err)
+	}
+	return &p, nil
 }
 
 // offersRuns has a shell offer ids of the newest runs.
@@ -66,13 +79,16 @@ func (s *settings) offersRuns(workspace *string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, err
 		}
-		_, res, err := c.runs(ctx, query)
+		page, err := c.runs(ctx, query)
+		if err != nil {
+			return nil, err
+		}
 		var out []cobra.Completion
-		for _, r := range res.GetWorkflows() {
-			run := document{r.GetWorkflow()}
+		for _, item := range page.Workflows {
+			run := item.Workflow
 			out = append(out, offer(run.text("id"), run.text("runName")+", "+run.text("status")))
 		}
-		return out, err
+		return out, nil
 	})
 }
 
@@ -111,24 +127,27 @@ has to hold.`,
 			query.Set("attributes", "progress")
 		}
 		return w.show(cmd, func(ctx context.Context) (sighting, error) {
-			raw, res, err := c.runs(ctx, query)
-			return sighting{raw: raw, table: runsTable(res, progress)}, err
+			page, err := c.runs(ctx, query)
+			if err != nil {
+				return sighting{}, err
+			}
+			return sighting{raw: page.raw, table: page.table(progress)}, nil
 		})
 	}
 	return cmd
 }
 
-func runsTable(r *platformv1.ListWorkflowsResponse, progress bool) table {
+func (p *runsPage) table(progress bool) table {
 	head := []string{"ID", "RUN", "PROJECT", "STATUS", "SUBMITTED", "DURATION", "USER"}
 	if progress {
 		head = append(head, "TASKS")
 	}
 	t := table{head}
-	for _, item := range r.GetWorkflows() {
-		run := document{item.GetWorkflow()}
+	for i, item := range p.Workflows {
+		run := item.Workflow
 		row := []string{run.text("id"), run.text("runName"), run.text("projectName"), run.text("status"), run.text("submit"), run.duration(), run.text("userName")}
 		if progress {
-			row = append(row, tasksText(item.GetProgress().GetWorkflowProgress()))
+			row = append(row, tasksText(p.res.GetWorkflows()[i].GetProgress().GetWorkflowProgress()))
 		}
 		t = append(t, row)
 	}
@@ -145,32 +164,6 @@ func tasksText(l *platformv1.Load) string {
 		text += ", " + tallied(bad) + " failed"
 	}
 	return text
-}
-
-// document is what a run or a task says of itself.
-type document struct{ *structpb.Struct }
-
-// text shows a member; empty when it is not there.
-func (d document) text(name string) string {
-	switch v := d.GetFields()[name].GetKind().(type) {
-	case *structpb.Value_StringValue:
-		return v.StringValue
-	case *structpb.Value_NumberValue:
-		return tallied(v.NumberValue)
-	}
-	return ""
-}
-
-// duration shows how long a run took, or how long it runs.
-func (d document) duration() string {
-	if n, ok := d.GetFields()["duration"].GetKind().(*structpb.Value_NumberValue); ok {
-		return (time.Duration(n.NumberValue) * time.Millisecond).Round(time.Second).String()
-	}
-	start, err := time.Parse(time.RFC3339, d.text("start"))
-	if err != nil || d.text("status") != "RUNNING" {
-		return "-"
-	}
-	return time.Since(start).Round(time.Second).String()
 }
 
 func runsCancelCommand(s *settings) *cobra.Command {

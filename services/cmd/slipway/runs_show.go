@@ -38,11 +38,14 @@ whether it succeeded.`,
 		return w.show(cmd, func(ctx context.Context) (sighting, error) {
 			var res platformv1.DescribeWorkflowResponse
 			raw, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, signed: true}, &res)
+			var d reported
+			if err == nil {
+				d, err = readReported(raw)
+			}
 			if err != nil {
 				return sighting{}, fmt.Errorf("reading run %s: %w", args[0], err)
 			}
-			run := document{res.GetWorkflow()}
-			return sighting{raw: raw, table: runTable(run, res.GetProgress()), end: endOf(run)}, nil
+			return sighting{raw: raw, table: runTable(d.Workflow, res.GetProgress()), end: endOf(d.Workflow)}, nil
 		})
 	}
 	return cmd
@@ -135,14 +138,17 @@ func runsTasksCommand(s *settings) *cobra.Command {
 		if reverse {
 			query.Set("sortDir", "desc")
 		}
-		var res platformv1.ListTasksResponse
-		raw, err := c.do(cmd.Context(), call{method: http.MethodGet, path: path + "/tasks", query: query, signed: true}, &res)
+		var d reported
+		raw, err := c.do(cmd.Context(), call{method: http.MethodGet, path: path + "/tasks", query: query, signed: true}, &platformv1.ListTasksResponse{})
+		if err == nil {
+			d, err = readReported(raw)
+		}
 		if err != nil {
 			return fmt.Errorf("listing the tasks of run %s: %w", args[0], err)
 		}
 		t := table{{"TASK", "HASH", "PROCESS", "NAME", "STATUS", "EXIT", "SUBMITTED", "ENDED"}}
-		for _, item := range res.GetTasks() {
-			task := document{item.GetTask()}
+		for _, item := range d.Tasks {
+			task := item.Task
 			t = append(t, []string{
 				task.text("taskId"), task.text("hash"), task.text("process"), task.text("name"), task.text("status"), task.text("exit"),
 				task.text("submit"), task.text("complete"),

@@ -378,12 +378,59 @@ func (x *Progress) GetTotalProcesses() int32 {
 	return 0
 }
 
+// Document is a JSON object that a run sent, passed on as it came. REST shows the
+// object itself.
+type Document struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The object's text.
+	Json          []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Document) Reset() {
+	*x = Document{}
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Document) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Document) ProtoMessage() {}
+
+func (x *Document) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Document.ProtoReflect.Descriptor instead.
+func (*Document) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Document) GetJson() []byte {
+	if x != nil {
+		return x.Json
+	}
+	return nil
+}
+
 // WorkflowItem is a run in a list.
 type WorkflowItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run: what it reported of itself, and status, submit, ownerId, launchId,
 	// dateCreated, lastUpdated, deleted.
-	Workflow *structpb.Struct `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Workflow *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// Always empty.
 	Labels []string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Always false.
@@ -404,7 +451,7 @@ type WorkflowItem struct {
 
 func (x *WorkflowItem) Reset() {
 	*x = WorkflowItem{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[2]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -416,7 +463,7 @@ func (x *WorkflowItem) String() string {
 func (*WorkflowItem) ProtoMessage() {}
 
 func (x *WorkflowItem) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[2]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -429,10 +476,10 @@ func (x *WorkflowItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowItem.ProtoReflect.Descriptor instead.
 func (*WorkflowItem) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{2}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *WorkflowItem) GetWorkflow() *structpb.Struct {
+func (x *WorkflowItem) GetWorkflow() *Document {
 	if x != nil {
 		return x.Workflow
 	}
@@ -511,7 +558,7 @@ type ListWorkflowsRequest struct {
 
 func (x *ListWorkflowsRequest) Reset() {
 	*x = ListWorkflowsRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[3]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -523,7 +570,7 @@ func (x *ListWorkflowsRequest) String() string {
 func (*ListWorkflowsRequest) ProtoMessage() {}
 
 func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[3]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -536,7 +583,7 @@ func (x *ListWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{3}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListWorkflowsRequest) GetWorkspaceId() int64 {
@@ -596,7 +643,7 @@ type ListWorkflowsResponse struct {
 
 func (x *ListWorkflowsResponse) Reset() {
 	*x = ListWorkflowsResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[4]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -608,7 +655,7 @@ func (x *ListWorkflowsResponse) String() string {
 func (*ListWorkflowsResponse) ProtoMessage() {}
 
 func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[4]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -621,7 +668,7 @@ func (x *ListWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{4}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListWorkflowsResponse) GetWorkflows() []*WorkflowItem {
@@ -660,7 +707,7 @@ type DescribeWorkflowRequest struct {
 
 func (x *DescribeWorkflowRequest) Reset() {
 	*x = DescribeWorkflowRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[5]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -672,7 +719,7 @@ func (x *DescribeWorkflowRequest) String() string {
 func (*DescribeWorkflowRequest) ProtoMessage() {}
 
 func (x *DescribeWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[5]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -685,7 +732,7 @@ func (x *DescribeWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*DescribeWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{5}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DescribeWorkflowRequest) GetWorkflowId() string {
@@ -713,7 +760,7 @@ func (x *DescribeWorkflowRequest) GetAttributes() string {
 type DescribeWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run, as in a list.
-	Workflow *structpb.Struct `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Workflow *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	// Its counts.
 	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	// Where it runs.
@@ -738,7 +785,7 @@ type DescribeWorkflowResponse struct {
 
 func (x *DescribeWorkflowResponse) Reset() {
 	*x = DescribeWorkflowResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +797,7 @@ func (x *DescribeWorkflowResponse) String() string {
 func (*DescribeWorkflowResponse) ProtoMessage() {}
 
 func (x *DescribeWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,10 +810,10 @@ func (x *DescribeWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*DescribeWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{6}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *DescribeWorkflowResponse) GetWorkflow() *structpb.Struct {
+func (x *DescribeWorkflowResponse) GetWorkflow() *Document {
 	if x != nil {
 		return x.Workflow
 	}
@@ -849,7 +896,7 @@ type WorkflowPlatform struct {
 
 func (x *WorkflowPlatform) Reset() {
 	*x = WorkflowPlatform{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +908,7 @@ func (x *WorkflowPlatform) String() string {
 func (*WorkflowPlatform) ProtoMessage() {}
 
 func (x *WorkflowPlatform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +921,7 @@ func (x *WorkflowPlatform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowPlatform.ProtoReflect.Descriptor instead.
 func (*WorkflowPlatform) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{7}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WorkflowPlatform) GetId() string {
@@ -906,7 +953,7 @@ type UpdateWorkflowRequest struct {
 
 func (x *UpdateWorkflowRequest) Reset() {
 	*x = UpdateWorkflowRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +965,7 @@ func (x *UpdateWorkflowRequest) String() string {
 func (*UpdateWorkflowRequest) ProtoMessage() {}
 
 func (x *UpdateWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +978,7 @@ func (x *UpdateWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*UpdateWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{8}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateWorkflowRequest) GetWorkflowId() string {
@@ -959,14 +1006,14 @@ func (x *UpdateWorkflowRequest) GetWorkflow() *structpb.Struct {
 type UpdateWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
-	Workflow      *structpb.Struct `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Workflow      *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateWorkflowResponse) Reset() {
 	*x = UpdateWorkflowResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1025,7 @@ func (x *UpdateWorkflowResponse) String() string {
 func (*UpdateWorkflowResponse) ProtoMessage() {}
 
 func (x *UpdateWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,10 +1038,10 @@ func (x *UpdateWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*UpdateWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{9}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *UpdateWorkflowResponse) GetWorkflow() *structpb.Struct {
+func (x *UpdateWorkflowResponse) GetWorkflow() *Document {
 	if x != nil {
 		return x.Workflow
 	}
@@ -1014,7 +1061,7 @@ type DeleteWorkflowRequest struct {
 
 func (x *DeleteWorkflowRequest) Reset() {
 	*x = DeleteWorkflowRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1026,7 +1073,7 @@ func (x *DeleteWorkflowRequest) String() string {
 func (*DeleteWorkflowRequest) ProtoMessage() {}
 
 func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1039,7 +1086,7 @@ func (x *DeleteWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{10}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteWorkflowRequest) GetWorkflowId() string {
@@ -1065,7 +1112,7 @@ type DeleteWorkflowResponse struct {
 
 func (x *DeleteWorkflowResponse) Reset() {
 	*x = DeleteWorkflowResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1124,7 @@ func (x *DeleteWorkflowResponse) String() string {
 func (*DeleteWorkflowResponse) ProtoMessage() {}
 
 func (x *DeleteWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1137,7 @@ func (x *DeleteWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{11}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{12}
 }
 
 // DeleteWorkflowsRequest names runs.
@@ -1106,7 +1153,7 @@ type DeleteWorkflowsRequest struct {
 
 func (x *DeleteWorkflowsRequest) Reset() {
 	*x = DeleteWorkflowsRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1165,7 @@ func (x *DeleteWorkflowsRequest) String() string {
 func (*DeleteWorkflowsRequest) ProtoMessage() {}
 
 func (x *DeleteWorkflowsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1178,7 @@ func (x *DeleteWorkflowsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowsRequest.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeleteWorkflowsRequest) GetWorkspaceId() int64 {
@@ -1159,7 +1206,7 @@ type DeleteWorkflowsBody struct {
 
 func (x *DeleteWorkflowsBody) Reset() {
 	*x = DeleteWorkflowsBody{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1218,7 @@ func (x *DeleteWorkflowsBody) String() string {
 func (*DeleteWorkflowsBody) ProtoMessage() {}
 
 func (x *DeleteWorkflowsBody) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1231,7 @@ func (x *DeleteWorkflowsBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowsBody.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowsBody) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{13}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteWorkflowsBody) GetWorkflowIds() []string {
@@ -1205,7 +1252,7 @@ type DeleteWorkflowsResponse struct {
 
 func (x *DeleteWorkflowsResponse) Reset() {
 	*x = DeleteWorkflowsResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1264,7 @@ func (x *DeleteWorkflowsResponse) String() string {
 func (*DeleteWorkflowsResponse) ProtoMessage() {}
 
 func (x *DeleteWorkflowsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1277,7 @@ func (x *DeleteWorkflowsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteWorkflowsResponse.ProtoReflect.Descriptor instead.
 func (*DeleteWorkflowsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{14}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteWorkflowsResponse) GetFailedWorkflowIds() []string {
@@ -1255,7 +1302,7 @@ type CancelWorkflowRequest struct {
 
 func (x *CancelWorkflowRequest) Reset() {
 	*x = CancelWorkflowRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1314,7 @@ func (x *CancelWorkflowRequest) String() string {
 func (*CancelWorkflowRequest) ProtoMessage() {}
 
 func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1327,7 @@ func (x *CancelWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{15}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelWorkflowRequest) GetWorkflowId() string {
@@ -1313,7 +1360,7 @@ type CancelWorkflowResponse struct {
 
 func (x *CancelWorkflowResponse) Reset() {
 	*x = CancelWorkflowResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1325,7 +1372,7 @@ func (x *CancelWorkflowResponse) String() string {
 func (*CancelWorkflowResponse) ProtoMessage() {}
 
 func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1338,7 +1385,7 @@ func (x *CancelWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*CancelWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{16}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{17}
 }
 
 // ValidateWorkflowNameRequest is a name.
@@ -1356,7 +1403,7 @@ type ValidateWorkflowNameRequest struct {
 
 func (x *ValidateWorkflowNameRequest) Reset() {
 	*x = ValidateWorkflowNameRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1415,7 @@ func (x *ValidateWorkflowNameRequest) String() string {
 func (*ValidateWorkflowNameRequest) ProtoMessage() {}
 
 func (x *ValidateWorkflowNameRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1428,7 @@ func (x *ValidateWorkflowNameRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowNameRequest.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowNameRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{17}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ValidateWorkflowNameRequest) GetRunName() string {
@@ -1414,7 +1461,7 @@ type ValidateWorkflowNameResponse struct {
 
 func (x *ValidateWorkflowNameResponse) Reset() {
 	*x = ValidateWorkflowNameResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1473,7 @@ func (x *ValidateWorkflowNameResponse) String() string {
 func (*ValidateWorkflowNameResponse) ProtoMessage() {}
 
 func (x *ValidateWorkflowNameResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1486,7 @@ func (x *ValidateWorkflowNameResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateWorkflowNameResponse.ProtoReflect.Descriptor instead.
 func (*ValidateWorkflowNameResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{18}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{19}
 }
 
 // GetWorkflowProgressRequest names a run.
@@ -1455,7 +1502,7 @@ type GetWorkflowProgressRequest struct {
 
 func (x *GetWorkflowProgressRequest) Reset() {
 	*x = GetWorkflowProgressRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1467,7 +1514,7 @@ func (x *GetWorkflowProgressRequest) String() string {
 func (*GetWorkflowProgressRequest) ProtoMessage() {}
 
 func (x *GetWorkflowProgressRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1480,7 +1527,7 @@ func (x *GetWorkflowProgressRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowProgressRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowProgressRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{19}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetWorkflowProgressRequest) GetWorkflowId() string {
@@ -1508,7 +1555,7 @@ type GetWorkflowProgressResponse struct {
 
 func (x *GetWorkflowProgressResponse) Reset() {
 	*x = GetWorkflowProgressResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1520,7 +1567,7 @@ func (x *GetWorkflowProgressResponse) String() string {
 func (*GetWorkflowProgressResponse) ProtoMessage() {}
 
 func (x *GetWorkflowProgressResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1533,7 +1580,7 @@ func (x *GetWorkflowProgressResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowProgressResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowProgressResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{20}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetWorkflowProgressResponse) GetProgress() *Progress {
@@ -1556,7 +1603,7 @@ type GetWorkflowMetricsRequest struct {
 
 func (x *GetWorkflowMetricsRequest) Reset() {
 	*x = GetWorkflowMetricsRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[21]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1615,7 @@ func (x *GetWorkflowMetricsRequest) String() string {
 func (*GetWorkflowMetricsRequest) ProtoMessage() {}
 
 func (x *GetWorkflowMetricsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[21]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1581,7 +1628,7 @@ func (x *GetWorkflowMetricsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowMetricsRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowMetricsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{21}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetWorkflowMetricsRequest) GetWorkflowId() string {
@@ -1609,7 +1656,7 @@ type GetWorkflowMetricsResponse struct {
 
 func (x *GetWorkflowMetricsResponse) Reset() {
 	*x = GetWorkflowMetricsResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[22]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1668,7 @@ func (x *GetWorkflowMetricsResponse) String() string {
 func (*GetWorkflowMetricsResponse) ProtoMessage() {}
 
 func (x *GetWorkflowMetricsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[22]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1681,7 @@ func (x *GetWorkflowMetricsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowMetricsResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowMetricsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{22}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetWorkflowMetricsResponse) GetMetrics() *structpb.ListValue {
@@ -1657,7 +1704,7 @@ type GetWorkflowLaunchRequest struct {
 
 func (x *GetWorkflowLaunchRequest) Reset() {
 	*x = GetWorkflowLaunchRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[23]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1716,7 @@ func (x *GetWorkflowLaunchRequest) String() string {
 func (*GetWorkflowLaunchRequest) ProtoMessage() {}
 
 func (x *GetWorkflowLaunchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[23]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1729,7 @@ func (x *GetWorkflowLaunchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowLaunchRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowLaunchRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{23}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetWorkflowLaunchRequest) GetWorkflowId() string {
@@ -1703,14 +1750,14 @@ func (x *GetWorkflowLaunchRequest) GetWorkspaceId() int64 {
 type GetWorkflowLaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Null: it was started elsewhere, and did not say.
-	Launch        *structpb.Struct `protobuf:"bytes,1,opt,name=launch,proto3" json:"launch,omitempty"`
+	Launch        *Document `protobuf:"bytes,1,opt,name=launch,proto3" json:"launch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetWorkflowLaunchResponse) Reset() {
 	*x = GetWorkflowLaunchResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[24]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1722,7 +1769,7 @@ func (x *GetWorkflowLaunchResponse) String() string {
 func (*GetWorkflowLaunchResponse) ProtoMessage() {}
 
 func (x *GetWorkflowLaunchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[24]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1735,10 +1782,10 @@ func (x *GetWorkflowLaunchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowLaunchResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowLaunchResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{24}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *GetWorkflowLaunchResponse) GetLaunch() *structpb.Struct {
+func (x *GetWorkflowLaunchResponse) GetLaunch() *Document {
 	if x != nil {
 		return x.Launch
 	}
@@ -1750,14 +1797,14 @@ type TaskItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task: what the run reported, and id, exitStatus, dateCreated,
 	// lastUpdated.
-	Task          *structpb.Struct `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Task          *Document `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskItem) Reset() {
 	*x = TaskItem{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[25]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1769,7 +1816,7 @@ func (x *TaskItem) String() string {
 func (*TaskItem) ProtoMessage() {}
 
 func (x *TaskItem) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[25]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1782,10 +1829,10 @@ func (x *TaskItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskItem.ProtoReflect.Descriptor instead.
 func (*TaskItem) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{25}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *TaskItem) GetTask() *structpb.Struct {
+func (x *TaskItem) GetTask() *Document {
 	if x != nil {
 		return x.Task
 	}
@@ -1816,7 +1863,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[26]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1828,7 +1875,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[26]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1841,7 +1888,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{26}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTasksRequest) GetWorkflowId() string {
@@ -1906,7 +1953,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[27]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1918,7 +1965,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[27]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1931,7 +1978,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{27}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListTasksResponse) GetTasks() []*TaskItem {
@@ -1963,7 +2010,7 @@ type DescribeTaskRequest struct {
 
 func (x *DescribeTaskRequest) Reset() {
 	*x = DescribeTaskRequest{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[28]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2022,7 @@ func (x *DescribeTaskRequest) String() string {
 func (*DescribeTaskRequest) ProtoMessage() {}
 
 func (x *DescribeTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[28]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2035,7 @@ func (x *DescribeTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTaskRequest.ProtoReflect.Descriptor instead.
 func (*DescribeTaskRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{28}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DescribeTaskRequest) GetWorkflowId() string {
@@ -2016,14 +2063,14 @@ func (x *DescribeTaskRequest) GetWorkspaceId() int64 {
 type DescribeTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task, as in a list.
-	Task          *structpb.Struct `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Task          *Document `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeTaskResponse) Reset() {
 	*x = DescribeTaskResponse{}
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[29]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2035,7 +2082,7 @@ func (x *DescribeTaskResponse) String() string {
 func (*DescribeTaskResponse) ProtoMessage() {}
 
 func (x *DescribeTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[29]
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2048,10 +2095,10 @@ func (x *DescribeTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeTaskResponse.ProtoReflect.Descriptor instead.
 func (*DescribeTaskResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{29}
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *DescribeTaskResponse) GetTask() *structpb.Struct {
+func (x *DescribeTaskResponse) GetTask() *Document {
 	if x != nil {
 		return x.Task
 	}
@@ -2106,9 +2153,11 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\bProgress\x12F\n" +
 	"\x11workflow_progress\x18\x01 \x01(\v2\x19.slipway.platform.v1.LoadR\x10workflowProgress\x12H\n" +
 	"\x12processes_progress\x18\x02 \x03(\v2\x19.slipway.platform.v1.LoadR\x11processesProgress\x12'\n" +
-	"\x0ftotal_processes\x18\x03 \x01(\x05R\x0etotalProcesses\"\xb6\x03\n" +
-	"\fWorkflowItem\x123\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x17.google.protobuf.StructR\bworkflow\x12\x16\n" +
+	"\x0ftotal_processes\x18\x03 \x01(\x05R\x0etotalProcesses\"\x1e\n" +
+	"\bDocument\x12\x12\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\xbc\x03\n" +
+	"\fWorkflowItem\x129\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x12\x16\n" +
 	"\x06labels\x18\x02 \x03(\tR\x06labels\x12\x18\n" +
 	"\astarred\x18\x03 \x01(\bR\astarred\x123\n" +
 	"\x06org_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueR\x05orgId\x127\n" +
@@ -2143,9 +2192,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x03 \x01(\tR\n" +
 	"attributesB\x0f\n" +
-	"\r_workspace_id\"\xa9\x04\n" +
-	"\x18DescribeWorkflowResponse\x123\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x17.google.protobuf.StructR\bworkflow\x129\n" +
+	"\r_workspace_id\"\xaf\x04\n" +
+	"\x18DescribeWorkflowResponse\x129\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x129\n" +
 	"\bprogress\x18\x02 \x01(\v2\x1d.slipway.platform.v1.ProgressR\bprogress\x12A\n" +
 	"\bplatform\x18\x03 \x01(\v2%.slipway.platform.v1.WorkflowPlatformR\bplatform\x122\n" +
 	"\bjob_info\x18\x04 \x01(\v2\x17.google.protobuf.StructR\ajobInfo\x12\x16\n" +
@@ -2164,9 +2213,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x123\n" +
 	"\bworkflow\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bworkflowB\x0f\n" +
-	"\r_workspace_id\"M\n" +
-	"\x16UpdateWorkflowResponse\x123\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x17.google.protobuf.StructR\bworkflow\"q\n" +
+	"\r_workspace_id\"S\n" +
+	"\x16UpdateWorkflowResponse\x129\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\"q\n" +
 	"\x15DeleteWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2213,11 +2262,11 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"L\n" +
-	"\x19GetWorkflowLaunchResponse\x12/\n" +
-	"\x06launch\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x06launch\"7\n" +
-	"\bTaskItem\x12+\n" +
-	"\x04task\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x04task\"\xff\x01\n" +
+	"\r_workspace_id\"R\n" +
+	"\x19GetWorkflowLaunchResponse\x125\n" +
+	"\x06launch\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launch\"=\n" +
+	"\bTaskItem\x121\n" +
+	"\x04task\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04task\"\xff\x01\n" +
 	"\x10ListTasksRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2238,9 +2287,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"workflowId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12&\n" +
 	"\fworkspace_id\x18\x03 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"C\n" +
-	"\x14DescribeTaskResponse\x12+\n" +
-	"\x04task\x18\x01 \x01(\v2\x17.google.protobuf.StructR\x04taskB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\r_workspace_id\"I\n" +
+	"\x14DescribeTaskResponse\x121\n" +
+	"\x04task\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_workflow_proto_rawDescOnce sync.Once
@@ -2254,71 +2303,72 @@ func file_slipway_platform_v1_workflow_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_workflow_proto_rawDescData
 }
 
-var file_slipway_platform_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_slipway_platform_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_slipway_platform_v1_workflow_proto_goTypes = []any{
 	(*Load)(nil),                         // 0: slipway.platform.v1.Load
 	(*Progress)(nil),                     // 1: slipway.platform.v1.Progress
-	(*WorkflowItem)(nil),                 // 2: slipway.platform.v1.WorkflowItem
-	(*ListWorkflowsRequest)(nil),         // 3: slipway.platform.v1.ListWorkflowsRequest
-	(*ListWorkflowsResponse)(nil),        // 4: slipway.platform.v1.ListWorkflowsResponse
-	(*DescribeWorkflowRequest)(nil),      // 5: slipway.platform.v1.DescribeWorkflowRequest
-	(*DescribeWorkflowResponse)(nil),     // 6: slipway.platform.v1.DescribeWorkflowResponse
-	(*WorkflowPlatform)(nil),             // 7: slipway.platform.v1.WorkflowPlatform
-	(*UpdateWorkflowRequest)(nil),        // 8: slipway.platform.v1.UpdateWorkflowRequest
-	(*UpdateWorkflowResponse)(nil),       // 9: slipway.platform.v1.UpdateWorkflowResponse
-	(*DeleteWorkflowRequest)(nil),        // 10: slipway.platform.v1.DeleteWorkflowRequest
-	(*DeleteWorkflowResponse)(nil),       // 11: slipway.platform.v1.DeleteWorkflowResponse
-	(*DeleteWorkflowsRequest)(nil),       // 12: slipway.platform.v1.DeleteWorkflowsRequest
-	(*DeleteWorkflowsBody)(nil),          // 13: slipway.platform.v1.DeleteWorkflowsBody
-	(*DeleteWorkflowsResponse)(nil),      // 14: slipway.platform.v1.DeleteWorkflowsResponse
-	(*CancelWorkflowRequest)(nil),        // 15: slipway.platform.v1.CancelWorkflowRequest
-	(*CancelWorkflowResponse)(nil),       // 16: slipway.platform.v1.CancelWorkflowResponse
-	(*ValidateWorkflowNameRequest)(nil),  // 17: slipway.platform.v1.ValidateWorkflowNameRequest
-	(*ValidateWorkflowNameResponse)(nil), // 18: slipway.platform.v1.ValidateWorkflowNameResponse
-	(*GetWorkflowProgressRequest)(nil),   // 19: slipway.platform.v1.GetWorkflowProgressRequest
-	(*GetWorkflowProgressResponse)(nil),  // 20: slipway.platform.v1.GetWorkflowProgressResponse
-	(*GetWorkflowMetricsRequest)(nil),    // 21: slipway.platform.v1.GetWorkflowMetricsRequest
-	(*GetWorkflowMetricsResponse)(nil),   // 22: slipway.platform.v1.GetWorkflowMetricsResponse
-	(*GetWorkflowLaunchRequest)(nil),     // 23: slipway.platform.v1.GetWorkflowLaunchRequest
-	(*GetWorkflowLaunchResponse)(nil),    // 24: slipway.platform.v1.GetWorkflowLaunchResponse
-	(*TaskItem)(nil),                     // 25: slipway.platform.v1.TaskItem
-	(*ListTasksRequest)(nil),             // 26: slipway.platform.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 27: slipway.platform.v1.ListTasksResponse
-	(*DescribeTaskRequest)(nil),          // 28: slipway.platform.v1.DescribeTaskRequest
-	(*DescribeTaskResponse)(nil),         // 29: slipway.platform.v1.DescribeTaskResponse
-	(*structpb.Struct)(nil),              // 30: google.protobuf.Struct
+	(*Document)(nil),                     // 2: slipway.platform.v1.Document
+	(*WorkflowItem)(nil),                 // 3: slipway.platform.v1.WorkflowItem
+	(*ListWorkflowsRequest)(nil),         // 4: slipway.platform.v1.ListWorkflowsRequest
+	(*ListWorkflowsResponse)(nil),        // 5: slipway.platform.v1.ListWorkflowsResponse
+	(*DescribeWorkflowRequest)(nil),      // 6: slipway.platform.v1.DescribeWorkflowRequest
+	(*DescribeWorkflowResponse)(nil),     // 7: slipway.platform.v1.DescribeWorkflowResponse
+	(*WorkflowPlatform)(nil),             // 8: slipway.platform.v1.WorkflowPlatform
+	(*UpdateWorkflowRequest)(nil),        // 9: slipway.platform.v1.UpdateWorkflowRequest
+	(*UpdateWorkflowResponse)(nil),       // 10: slipway.platform.v1.UpdateWorkflowResponse
+	(*DeleteWorkflowRequest)(nil),        // 11: slipway.platform.v1.DeleteWorkflowRequest
+	(*DeleteWorkflowResponse)(nil),       // 12: slipway.platform.v1.DeleteWorkflowResponse
+	(*DeleteWorkflowsRequest)(nil),       // 13: slipway.platform.v1.DeleteWorkflowsRequest
+	(*DeleteWorkflowsBody)(nil),          // 14: slipway.platform.v1.DeleteWorkflowsBody
+	(*DeleteWorkflowsResponse)(nil),      // 15: slipway.platform.v1.DeleteWorkflowsResponse
+	(*CancelWorkflowRequest)(nil),        // 16: slipway.platform.v1.CancelWorkflowRequest
+	(*CancelWorkflowResponse)(nil),       // 17: slipway.platform.v1.CancelWorkflowResponse
+	(*ValidateWorkflowNameRequest)(nil),  // 18: slipway.platform.v1.ValidateWorkflowNameRequest
+	(*ValidateWorkflowNameResponse)(nil), // 19: slipway.platform.v1.ValidateWorkflowNameResponse
+	(*GetWorkflowProgressRequest)(nil),   // 20: slipway.platform.v1.GetWorkflowProgressRequest
+	(*GetWorkflowProgressResponse)(nil),  // 21: slipway.platform.v1.GetWorkflowProgressResponse
+	(*GetWorkflowMetricsRequest)(nil),    // 22: slipway.platform.v1.GetWorkflowMetricsRequest
+	(*GetWorkflowMetricsResponse)(nil),   // 23: slipway.platform.v1.GetWorkflowMetricsResponse
+	(*GetWorkflowLaunchRequest)(nil),     // 24: slipway.platform.v1.GetWorkflowLaunchRequest
+	(*GetWorkflowLaunchResponse)(nil),    // 25: slipway.platform.v1.GetWorkflowLaunchResponse
+	(*TaskItem)(nil),                     // 26: slipway.platform.v1.TaskItem
+	(*ListTasksRequest)(nil),             // 27: slipway.platform.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 28: slipway.platform.v1.ListTasksResponse
+	(*DescribeTaskRequest)(nil),          // 29: slipway.platform.v1.DescribeTaskRequest
+	(*DescribeTaskResponse)(nil),         // 30: slipway.platform.v1.DescribeTaskResponse
 	(*wrapperspb.DoubleValue)(nil),       // 31: google.protobuf.DoubleValue
 	(*wrapperspb.StringValue)(nil),       // 32: google.protobuf.StringValue
-	(*structpb.ListValue)(nil),           // 33: google.protobuf.ListValue
+	(*structpb.Struct)(nil),              // 33: google.protobuf.Struct
+	(*structpb.ListValue)(nil),           // 34: google.protobuf.ListValue
 }
 var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: slipway.platform.v1.Progress.workflow_progress:type_name -> slipway.platform.v1.Load
 	0,  // 1: slipway.platform.v1.Progress.processes_progress:type_name -> slipway.platform.v1.Load
-	30, // 2: slipway.platform.v1.WorkflowItem.workflow:type_name -> google.protobuf.Struct
+	2,  // 2: slipway.platform.v1.WorkflowItem.workflow:type_name -> slipway.platform.v1.Document
 	31, // 3: slipway.platform.v1.WorkflowItem.org_id:type_name -> google.protobuf.DoubleValue
 	32, // 4: slipway.platform.v1.WorkflowItem.org_name:type_name -> google.protobuf.StringValue
 	31, // 5: slipway.platform.v1.WorkflowItem.workspace_id:type_name -> google.protobuf.DoubleValue
 	32, // 6: slipway.platform.v1.WorkflowItem.workspace_name:type_name -> google.protobuf.StringValue
 	1,  // 7: slipway.platform.v1.WorkflowItem.progress:type_name -> slipway.platform.v1.Progress
-	2,  // 8: slipway.platform.v1.ListWorkflowsResponse.workflows:type_name -> slipway.platform.v1.WorkflowItem
-	30, // 9: slipway.platform.v1.DescribeWorkflowResponse.workflow:type_name -> google.protobuf.Struct
+	3,  // 8: slipway.platform.v1.ListWorkflowsResponse.workflows:type_name -> slipway.platform.v1.WorkflowItem
+	2,  // 9: slipway.platform.v1.DescribeWorkflowResponse.workflow:type_name -> slipway.platform.v1.Document
 	1,  // 10: slipway.platform.v1.DescribeWorkflowResponse.progress:type_name -> slipway.platform.v1.Progress
-	7,  // 11: slipway.platform.v1.DescribeWorkflowResponse.platform:type_name -> slipway.platform.v1.WorkflowPlatform
-	30, // 12: slipway.platform.v1.DescribeWorkflowResponse.job_info:type_name -> google.protobuf.Struct
+	8,  // 11: slipway.platform.v1.DescribeWorkflowResponse.platform:type_name -> slipway.platform.v1.WorkflowPlatform
+	33, // 12: slipway.platform.v1.DescribeWorkflowResponse.job_info:type_name -> google.protobuf.Struct
 	31, // 13: slipway.platform.v1.DescribeWorkflowResponse.org_id:type_name -> google.protobuf.DoubleValue
 	32, // 14: slipway.platform.v1.DescribeWorkflowResponse.org_name:type_name -> google.protobuf.StringValue
 	31, // 15: slipway.platform.v1.DescribeWorkflowResponse.workspace_id:type_name -> google.protobuf.DoubleValue
 	32, // 16: slipway.platform.v1.DescribeWorkflowResponse.workspace_name:type_name -> google.protobuf.StringValue
-	30, // 17: slipway.platform.v1.UpdateWorkflowRequest.workflow:type_name -> google.protobuf.Struct
-	30, // 18: slipway.platform.v1.UpdateWorkflowResponse.workflow:type_name -> google.protobuf.Struct
-	13, // 19: slipway.platform.v1.DeleteWorkflowsRequest.body:type_name -> slipway.platform.v1.DeleteWorkflowsBody
-	30, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
+	33, // 17: slipway.platform.v1.UpdateWorkflowRequest.workflow:type_name -> google.protobuf.Struct
+	2,  // 18: slipway.platform.v1.UpdateWorkflowResponse.workflow:type_name -> slipway.platform.v1.Document
+	14, // 19: slipway.platform.v1.DeleteWorkflowsRequest.body:type_name -> slipway.platform.v1.DeleteWorkflowsBody
+	33, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
 	1,  // 21: slipway.platform.v1.GetWorkflowProgressResponse.progress:type_name -> slipway.platform.v1.Progress
-	33, // 22: slipway.platform.v1.GetWorkflowMetricsResponse.metrics:type_name -> google.protobuf.ListValue
-	30, // 23: slipway.platform.v1.GetWorkflowLaunchResponse.launch:type_name -> google.protobuf.Struct
-	30, // 24: slipway.platform.v1.TaskItem.task:type_name -> google.protobuf.Struct
-	25, // 25: slipway.platform.v1.ListTasksResponse.tasks:type_name -> slipway.platform.v1.TaskItem
-	30, // 26: slipway.platform.v1.DescribeTaskResponse.task:type_name -> google.protobuf.Struct
+	34, // 22: slipway.platform.v1.GetWorkflowMetricsResponse.metrics:type_name -> google.protobuf.ListValue
+	2,  // 23: slipway.platform.v1.GetWorkflowLaunchResponse.launch:type_name -> slipway.platform.v1.Document
+	2,  // 24: slipway.platform.v1.TaskItem.task:type_name -> slipway.platform.v1.Document
+	26, // 25: slipway.platform.v1.ListTasksResponse.tasks:type_name -> slipway.platform.v1.TaskItem
+	2,  // 26: slipway.platform.v1.DescribeTaskResponse.task:type_name -> slipway.platform.v1.Document
 	27, // [27:27] is the sub-list for method output_type
 	27, // [27:27] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
@@ -2332,27 +2382,27 @@ func file_slipway_platform_v1_workflow_proto_init() {
 		return
 	}
 	file_slipway_platform_v1_workflow_proto_msgTypes[0].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[2].OneofWrappers = []any{}
 	file_slipway_platform_v1_workflow_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_platform_v1_workflow_proto_msgTypes[4].OneofWrappers = []any{}
 	file_slipway_platform_v1_workflow_proto_msgTypes[5].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[8].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[10].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[12].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[15].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[17].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[19].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[21].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[23].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[26].OneofWrappers = []any{}
-	file_slipway_platform_v1_workflow_proto_msgTypes[28].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[9].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[13].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[16].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[18].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[22].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[24].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[27].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_workflow_proto_rawDesc), len(file_slipway_platform_v1_workflow_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
