@@ -69,7 +69,10 @@ func (t Tool) Make(ctx context.Context, dir string, img Image) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	layers := append([]flatten.Layer{bottom}, img.Layers...)
+	layers := []flatten.Layer{bottom}
+	for _, l := range img.Layers {
+		layers = append(layers, t.gunzip.of(l))
+	}
 	root := filepath.Join(dir, "root.squashfs")
 	summary, err := t.squash(ctx, root, append(layers, top), img.Limits)
 	if err != nil {
