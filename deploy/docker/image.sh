@@ -2,8 +2,8 @@
 # image.sh [pin]: makes the two images as OCI layouts, bin/images/slipwayd and bin/images/slipway-builder.
 #
 #   slipwayd         every role: one static program, the certificates of public authorities, and nothing else
-#   slipway-builder  that, with buildkitd, buildctl, runc, rootlesskit, newuidmap, tar2sqfs and igzip: the builder role,
-#                    and BuildKit without root
+#   slipway-builder  that, with buildkitd, buildctl, runc, rootlesskit, newuidmap and tar2sqfs: the builder role, and
+#                    BuildKit without root
 #
 # Go programs are compiled here, for every platform, from sums in go.sum; what is C comes from Debian, packages pinned
 # in debian.txt (`image.sh pin` takes today's). Our own BuildKit puts the images together: the same commit and the same
@@ -33,7 +33,7 @@ trap 'exit 1' INT TERM
 # packages ARCH: the Debian packages, unpacked, in $work/debian-ARCH; their names and sums beside it.
 packages() {
 	mmdebstrap --quiet --variant=extract --mode=root --architectures="$1" \
-		--include=runc,uidmap,rootlesskit,squashfs-tools-ng,isal,ca-certificates \
+		--include=runc,uidmap,rootlesskit,squashfs-tools-ng,ca-certificates \
 		--extract-hook="cd \"\$1/var/cache/apt/archives\" && sha256sum *.deb >'$work/debian-$1.txt'" bookworm "$work/debian-$1"
 }
 
@@ -64,7 +64,7 @@ skeleton() {
 builder() {
 	local from=$work/debian-$2 dir file
 	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$1/usr/bin/"
-	install -m 755 "$from"/usr/bin/{tar2sqfs,igzip,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
+	install -m 755 "$from"/usr/bin/{tar2sqfs,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
 	install -m 755 "$from"/usr/sbin/runc "$1/usr/sbin/"
 	# Debian's are setuid root, which a container without privileges refuses.
 	setcap cap_setuid+ep "$1/usr/bin/newuidmap"

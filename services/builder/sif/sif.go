@@ -69,10 +69,7 @@ func (t Tool) Make(ctx context.Context, dir string, img Image) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	layers := []flatten.Layer{bottom}
-	for _, l := range img.Layers {
-		layers = append(layers, t.gunzip.of(l))
-	}
+	layers := append([]flatten.Layer{bottom}, img.Layers...)
 	root := filepath.Join(dir, "root.squashfs")
 	summary, err := t.squash(ctx, root, append(layers, top), img.Limits)
 	if err != nil {

@@ -19,10 +19,8 @@ import (
 	"slipway.dev/services/builder/flatten"
 )
 
-// Tool is the program that writes squashfs, how it compresses, and the program that
-// decompresses layers, if there is one.
+// Tool is the program that writes squashfs, and how it compresses.
 type Tool struct {
-	gunzip     gunzip
 	path       string
 	compressor string
 	extra      string
@@ -39,9 +37,6 @@ func Find(compression string) (Tool, error) {
 	t.path, err = exec.LookPath("tar2sqfs")
 	if err != nil {
 		return t, errors.New("there is no tar2sqfs on the PATH; install squashfs-tools-ng (apt-get install squashfs-tools-ng)")
-	}
-	if path, err := exec.LookPath("igzip"); err == nil {
-		t.gunzip = gunzip(path)
 	}
 	return t, nil
 }
@@ -140,7 +135,7 @@ func (t *tail) String() string { return string(bytes.TrimSpace(t.text)) }
 
 // widen lets a pipe hold more, so that its two ends wait less for each other. Where
 // the system allows no more, it stays as it is.
-func widen(pipe any) {
+func widen(pipe io.Writer) {
 	f, ok := pipe.(syscall.Conn)
 	if !ok {
 		return
