@@ -269,26 +269,30 @@ func TestWriteKeeps(t *testing.T) {
 // TestWriteTellsWhoFailed keeps a layer that cannot be read from being blamed.
 func TestWriteTellsWhoFailed(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("the connection broke")
-	raw := archive(t, file("a", strings.Repeat("x", 4000)))
-	l := Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) {
-		return io.NopCloser(io.MultiReader(bytes.NewReader(raw[:2000]), failing{broken})), nil
-	}}
-	if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) || errors.As(err, new(*Refusal)) {
-		t.Errorf("it is answered %v", err)
-	}
-	// What is wrong shows only after the archive, at the layer's very end.
-	l.Open = func(context.Context) (io.ReadCloser, error) {
-		return io.NopCloser(io.MultiReader(bytes.NewReader(raw), failing{broken})), nil
-	}
-	if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) {
-		t.Errorf("it is answered %v", err)
+	plain := archive(t, file("a", strings.Repeat("x", 4000)))
+	for _, broken := range []error{errors.New("the connection broke"), fmt.Errorf("shorter than was told: %w", io.EOF)} {
+		for name, raw := range map[string][]byte{"plain": plain, "gzip": zipped(t, plain)} {
+			// What is wrong may show only after the archive, at the layer's very end.
+			for _, n := range []int{0, 20, len(raw) / 2, len(raw) - 4, len(raw)} {
+				l := Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) {
+					return io.NopCloser(io.MultiReader(bytes.NewReader(raw[:n]), &failing{broken})), nil
+				}}
+				if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) || errors.As(err, new(*Refusal)) {
+					t.Errorf("%s, %v after %d bytes: it is answered %v", name, broken, n, err)
+				}
+			}
+		}
 	}
 }
 
+// failing says what is wrong once; then it has ended.
 type failing struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f *failing) Read([]byte) (int, error) {
+	err := f.err
+	f.err = io.EOF
+	return 0, err
+}
 
 // FuzzWrite holds that what is written can be read, has every name once, and none
 // that leads out.

@@ -144,7 +144,8 @@ func (s *watched) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.in.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
+	// Not errors.Is: a registry client's "too short" is an io.EOF as well.
+	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err
