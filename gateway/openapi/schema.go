@@ -130,10 +130,6 @@ func known(f *protogen.Field) *openapi3.SchemaRef {
 		return number(f)
 	case "StringValue":
 		return openapi3.NewStringSchema().NewRef()
-	case "ListValue":
-		s := openapi3.NewArraySchema()
-		s.Items = (&openapi3.Schema{}).NewRef()
-		return s.NewRef()
 	default: // Struct, Document
 		return openapi3.NewObjectSchema().WithAnyAdditionalProperties().NewRef()
 	}

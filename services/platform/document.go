@@ -76,7 +76,11 @@ func (o object) answer() *platformv1.Document {
 // without reading it: a list shows many.
 func answerStored(stored string, more object) *platformv1.Document {
 	head := strings.TrimSuffix(stored, "}")
-	if len(head) > len("{") {
+	switch head {
+	case "":
+		head = "{"
+	case "{":
+	default:
 		head += ","
 	}
 	return &platformv1.Document{Json: []byte(head + strings.TrimPrefix(more.String(), "{"))}
@@ -142,11 +146,11 @@ func (o object) time(name string) time.Time {
 	return time.Time{}
 }
 
-// merge takes over the members of another; only those that say nothing here yet
-// when old is true.
+// merge takes over the members of another; only those that are not here yet when
+// old is true.
 func (o object) merge(from object, old bool) {
 	for name, v := range from {
-		if has := o[name]; v == nil || old && has != nil && has != "" {
+		if _, has := o[name]; v == nil || old && has {
 			continue
 		}
 		o[name] = v

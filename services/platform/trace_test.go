@@ -153,7 +153,7 @@ func (r *reporter) checkTasks() {
 
 func (r *reporter) checkEnd() {
 	t := r.t
-	end := `{"workflow":{"success":true,"complete":"2026-01-31T14:00:00+01:00","exitStatus":0,"duration":3600000,"stats":{"succeedCount":50}},"metrics":[{"process":"A","cpu":{"mean":1.5}}],"progress":{},"instant":1}`
+	end := `{"workflow":{"success":true,"complete":"2026-01-31T14:00:00+01:00","exitStatus":0,"duration":3600000,"stats":{"succeedCount":50}},"metrics":[{"process":"A","cpu":{"mean":1.5,"max":1e400}},7],"progress":{},"instant":1}`
 	_, err := r.client.DeleteWorkflow(r.as("launch"), &platformv1.DeleteWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id})
 	wants(t, "deleting a run that goes on", err, fault.Conflict)
 	r.complete(end)
@@ -164,7 +164,7 @@ func (r *reporter) checkEnd() {
 		t.Errorf("the run ended as %v", run)
 	}
 	metrics := must(r.client.GetWorkflowMetrics(r.as("view"), &platformv1.GetWorkflowMetricsRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t)
-	if len(metrics.GetMetrics().GetValues()) != 1 {
+	if len(metrics.GetMetrics()) != 1 {
 		t.Errorf("the metrics are %v", metrics)
 	}
 	if second := r.create(created); second == r.id {
@@ -341,12 +341,12 @@ func TestLateBegin(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		r := &reporter{world: newWorld(t, db), who: "launch"}
 		r.id = r.create(created)
-		r.complete(`{"workflow":{"success":true,"runName":"happy_ørsted","commandLine":"said at the end","duration":9007199254740993,"deleted":true,"status":"FAILED"}}`)
-		r.begin(`{"workflow":{"runName":"other","commandLine":"said at the start","workDir":"/work","launchId":"l1","userName":"adá"}}`)
+		r.complete(`{"workflow":{"success":true,"runName":"happy_ørsted","commandLine":"said at the end","container":"","duration":9007199254740993,"deleted":true,"status":"FAILED"}}`)
+		r.begin(`{"workflow":{"runName":"other","commandLine":"said at the start","workDir":"/work","launchId":"l1","userName":"adá","container":"late"}}`)
 		run, _ := r.describe()
 		for name, want := range map[string]any{
 			"runName": "happy_ørsted", "projectName": "nf-core/rnaseq", "sessionId": "6b1c-é", "commandLine": "said at the end", "workDir": "/work",
-			"launchId": "l1", "userName": "adá", "status": "SUCCEEDED", "deleted": false, "id": r.id,
+			"launchId": "l1", "userName": "adá", "container": "", "status": "SUCCEEDED", "deleted": false, "id": r.id,
 		} {
 			if run[name] != want {
 				t.Errorf("%s is %v, want %v", name, run[name], want)

@@ -78,11 +78,23 @@ func (w *workflow) describe(doc object) {
 	w.document = doc.String()
 }
 
-// said is what the run said of itself, whole.
+// said is what the run said of itself, without what describe filled in.
 func (w workflow) said() (object, error) {
 	doc, err := readObject(w.document)
-	doc.merge(object{"runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName}, false)
-	return doc, err
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"commandLine", "workDir", "launchId"} {
+		if v := doc[name]; v == nil || v == "" {
+			delete(doc, name)
+		}
+	}
+	for name, v := range map[string]string{"runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName} {
+		if v != "" {
+			doc[name] = v
+		}
+	}
+	return doc, nil
 }
 
 // columns are what answers show of the columns.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -135,8 +133,13 @@ func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWor
 	if err != nil {
 		return nil, err
 	}
-	list, err := structpb.NewList(doc.list("metrics"))
-	return &platformv1.GetWorkflowMetricsResponse{Metrics: list}, err
+	resp := &platformv1.GetWorkflowMetricsResponse{}
+	for _, v := range doc.list("metrics") {
+		if metric, is := v.(map[string]any); is {
+			resp.Metrics = append(resp.Metrics, object(metric).answer())
+		}
+	}
+	return resp, nil
 }
 
 // GetWorkflowLaunch answers what a run was started with, where it said so.

@@ -41,7 +41,7 @@ func asked(t *testing.T, answers map[string]string) string {
 const (
 	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z"}]}`
 	credsAnswer  = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
-	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null}`
+	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
 	loadAnswer   = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
 )
 

@@ -60,9 +60,14 @@ func (c *client) do(ctx context.Context, what call, out proto.Message) ([]byte, 
 		return raw, nil
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, out); err != nil {
-		return nil, fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", c.base.Redacted(), err)
+		return nil, c.strange(err)
 	}
 	return raw, nil
+}
+
+// strange is the error of an answer that cannot be read.
+func (c *client) strange(err error) error {
+	return fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", c.base.Redacted(), err)
 }
 
 // send makes a call. A server that wants fewer of them for a moment is given

@@ -2,25 +2,50 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// reported is what the runs and tasks of an answer say of themselves.
+// reported is an answer about runs and tasks, which describe themselves.
 type reported struct {
 	Workflow  document
-	Workflows []struct{ Workflow document }
-	Tasks     []struct{ Task document }
+	Progress  progress
+	Workflows []struct {
+		Workflow document
+		Progress progress
+	}
+	Tasks []struct{ Task document }
 }
 
-func readReported(raw []byte) (d reported, err error) {
+// reported makes a call and reads its answer.
+func (c *client) reported(ctx context.Context, what call) (raw []byte, r reported, err error) {
+	if raw, err = c.do(ctx, what, nil); err != nil {
+		return nil, r, err
+	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
-	if err := dec.Decode(&d); err != nil {
-		return d, fmt.Errorf("reading what they say of themselves: %w", err)
+	if err := dec.Decode(&r); err != nil {
+		return nil, r, c.strange(err)
 	}
-	return d, nil
+	return raw, r, nil
+}
+
+// progress is the counts of a run.
+type progress struct{ *platformv1.Progress }
+
+// UnmarshalJSON reads them as the server writes messages.
+func (p *progress) UnmarshalJSON(raw []byte) error {
+	p.Progress = &platformv1.Progress{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, p.Progress); err != nil {
+		return fmt.Errorf("reading the counts of a run: %w", err)
+	}
+	return nil
 }
 
 // document is a run or a task in its own words.
@@ -32,7 +57,9 @@ func (d document) text(name string) string {
 	case string:
 		return v
 	case json.Number:
-		return v.String()
+		if f, err := v.Float64(); err == nil {
+			return tallied(f)
+		}
 	}
 	return ""
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -50,26 +49,12 @@ func (f *pageFlags) fill(query url.Values) {
 	}
 }
 
-// runsPage is a part of the list of runs.
-type runsPage struct {
-	raw []byte
-	res platformv1.ListWorkflowsResponse
-	reported
-}
-
-func (c *client) runs(ctx context.Context, query url.Values) (*runsPage, error) {
-	var p runsPage
-	var err error
-	if p.raw, err = c.do(ctx, call{method: http.MethodGet, path: "/api/workflow", query: query, signed: true}, &p.res); err == nil {
-		p.reported, err = readReported(p.raw)
-	}
-	if err == nil && len(p.Workflows) != len(p.res.GetWorkflows()) {
-		err = errors.New("the answer is ambiguous")
-	}
+func (c *client) runs(ctx context.Context, query url.Values) ([]byte, reported, error) {
+	raw, r, err := c.reported(ctx, call{method: http.MethodGet, path: "/api/workflow", query: query, signed: true})
 	if err != nil {
-		return nil, fmt.Errorf("listing the runs: %w", err)
+		return nil, r, fmt.Errorf("listing the runs: %w", err)
 	}
-	return &p, nil
+	return raw, r, nil
 }
 
 // offersRuns has a shell offer ids of the newest runs.
@@ -79,16 +64,13 @@ func (s *settings) offersRuns(workspace *string) cobra.CompletionFunc {
 		if err != nil {
 			return nil, err
 		}
-		page, err := c.runs(ctx, query)
-		if err != nil {
-			return nil, err
-		}
+		_, r, err := c.runs(ctx, query)
 		var out []cobra.Completion
-		for _, item := range page.Workflows {
+		for _, item := range r.Workflows {
 			run := item.Workflow
 			out = append(out, offer(run.text("id"), run.text("runName")+", "+run.text("status")))
 		}
-		return out, nil
+		return out, err
 	})
 }
 
@@ -127,27 +109,24 @@ has to hold.`,
 			query.Set("attributes", "progress")
 		}
 		return w.show(cmd, func(ctx context.Context) (sighting, error) {
-			page, err := c.runs(ctx, query)
-			if err != nil {
-				return sighting{}, err
-			}
-			return sighting{raw: page.raw, table: page.table(progress)}, nil
+			raw, r, err := c.runs(ctx, query)
+			return sighting{raw: raw, table: runsTable(r, progress)}, err
 		})
 	}
 	return cmd
 }
 
-func (p *runsPage) table(progress bool) table {
+func runsTable(r reported, progress bool) table {
 	head := []string{"ID", "RUN", "PROJECT", "STATUS", "SUBMITTED", "DURATION", "USER"}
 	if progress {
 		head = append(head, "TASKS")
 	}
 	t := table{head}
-	for i, item := range p.Workflows {
+	for _, item := range r.Workflows {
 		run := item.Workflow
 		row := []string{run.text("id"), run.text("runName"), run.text("projectName"), run.text("status"), run.text("submit"), run.duration(), run.text("userName")}
 		if progress {
-			row = append(row, tasksText(p.res.GetWorkflows()[i].GetProgress().GetWorkflowProgress()))
+			row = append(row, tasksText(item.Progress.GetWorkflowProgress()))
 		}
 		t = append(t, row)
 	}

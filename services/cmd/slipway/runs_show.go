@@ -36,16 +36,11 @@ whether it succeeded.`,
 			return err
 		}
 		return w.show(cmd, func(ctx context.Context) (sighting, error) {
-			var res platformv1.DescribeWorkflowResponse
-			raw, err := c.do(ctx, call{method: http.MethodGet, path: path, query: query, signed: true}, &res)
-			var d reported
-			if err == nil {
-				d, err = readReported(raw)
-			}
+			raw, r, err := c.reported(ctx, call{method: http.MethodGet, path: path, query: query, signed: true})
 			if err != nil {
 				return sighting{}, fmt.Errorf("reading run %s: %w", args[0], err)
 			}
-			return sighting{raw: raw, table: runTable(d.Workflow, res.GetProgress()), end: endOf(d.Workflow)}, nil
+			return sighting{raw: raw, table: runTable(r.Workflow, r.Progress.Progress), end: endOf(r.Workflow)}, nil
 		})
 	}
 	return cmd
@@ -138,16 +133,12 @@ func runsTasksCommand(s *settings) *cobra.Command {
 		if reverse {
 			query.Set("sortDir", "desc")
 		}
-		var d reported
-		raw, err := c.do(cmd.Context(), call{method: http.MethodGet, path: path + "/tasks", query: query, signed: true}, &platformv1.ListTasksResponse{})
-		if err == nil {
-			d, err = readReported(raw)
-		}
+		raw, r, err := c.reported(cmd.Context(), call{method: http.MethodGet, path: path + "/tasks", query: query, signed: true})
 		if err != nil {
 			return fmt.Errorf("listing the tasks of run %s: %w", args[0], err)
 		}
 		t := table{{"TASK", "HASH", "PROCESS", "NAME", "STATUS", "EXIT", "SUBMITTED", "ENDED"}}
-		for _, item := range d.Tasks {
+		for _, item := range r.Tasks {
 			task := item.Task
 			t = append(t, []string{
 				task.text("taskId"), task.text("hash"), task.text("process"), task.text("name"), task.text("status"), task.text("exit"),

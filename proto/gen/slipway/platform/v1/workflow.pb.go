@@ -378,8 +378,8 @@ func (x *Progress) GetTotalProcesses() int32 {
 	return 0
 }
 
-// Document is a JSON object that a run sent, passed on as it came. REST shows the
-// object itself.
+// Document is a JSON object: what a run said of something, and what is known
+// besides. REST shows the object itself.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The object's text.
@@ -1648,8 +1648,8 @@ func (x *GetWorkflowMetricsRequest) GetWorkspaceId() int64 {
 // GetWorkflowMetricsResponse is the metrics of a run.
 type GetWorkflowMetricsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the run reported them.
-	Metrics       *structpb.ListValue `protobuf:"bytes,1,opt,name=metrics,proto3" json:"metrics,omitempty"`
+	// As the run reported them, one of each process.
+	Metrics       []*Document `protobuf:"bytes,1,rep,name=metrics,proto3" json:"metrics,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1684,7 +1684,7 @@ func (*GetWorkflowMetricsResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *GetWorkflowMetricsResponse) GetMetrics() *structpb.ListValue {
+func (x *GetWorkflowMetricsResponse) GetMetrics() []*Document {
 	if x != nil {
 		return x.Metrics
 	}
@@ -2255,9 +2255,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"R\n" +
-	"\x1aGetWorkflowMetricsResponse\x124\n" +
-	"\ametrics\x18\x01 \x01(\v2\x1a.google.protobuf.ListValueR\ametrics\"t\n" +
+	"\r_workspace_id\"U\n" +
+	"\x1aGetWorkflowMetricsResponse\x127\n" +
+	"\ametrics\x18\x01 \x03(\v2\x1d.slipway.platform.v1.DocumentR\ametrics\"t\n" +
 	"\x18GetWorkflowLaunchRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2339,7 +2339,6 @@ var file_slipway_platform_v1_workflow_proto_goTypes = []any{
 	(*wrapperspb.DoubleValue)(nil),       // 31: google.protobuf.DoubleValue
 	(*wrapperspb.StringValue)(nil),       // 32: google.protobuf.StringValue
 	(*structpb.Struct)(nil),              // 33: google.protobuf.Struct
-	(*structpb.ListValue)(nil),           // 34: google.protobuf.ListValue
 }
 var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: slipway.platform.v1.Progress.workflow_progress:type_name -> slipway.platform.v1.Load
@@ -2364,7 +2363,7 @@ var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	14, // 19: slipway.platform.v1.DeleteWorkflowsRequest.body:type_name -> slipway.platform.v1.DeleteWorkflowsBody
 	33, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
 	1,  // 21: slipway.platform.v1.GetWorkflowProgressResponse.progress:type_name -> slipway.platform.v1.Progress
-	34, // 22: slipway.platform.v1.GetWorkflowMetricsResponse.metrics:type_name -> google.protobuf.ListValue
+	2,  // 22: slipway.platform.v1.GetWorkflowMetricsResponse.metrics:type_name -> slipway.platform.v1.Document
 	2,  // 23: slipway.platform.v1.GetWorkflowLaunchResponse.launch:type_name -> slipway.platform.v1.Document
 	2,  // 24: slipway.platform.v1.TaskItem.task:type_name -> slipway.platform.v1.Document
 	26, // 25: slipway.platform.v1.ListTasksResponse.tasks:type_name -> slipway.platform.v1.TaskItem
