@@ -21,7 +21,7 @@ func TestDocumentsArePassedOn(t *testing.T) {
 	page := &platformv1.ListWorkflowsResponse{}
 	for range 5 {
 		for _, d := range documents {
-			page.Workflows = append(page.Workflows, &platformv1.WorkflowItem{Workflow: &platformv1.Document{Json: []byte(d)}, OrgName: wrapperspb.String(mark)})
+			page.Workflows = append(page.Workflows, &platformv1.WorkflowItem{Document: &platformv1.Document{Json: []byte(d)}, OrgName: wrapperspb.String(mark)})
 		}
 	}
 	url := servePlatform(t, "", func(_ any, s grpc.ServerStream) error { return s.SendMsg(page) })

@@ -398,7 +398,7 @@ func TestOverLongFields(t *testing.T) {
 	// What a run sends of itself must not abort it.
 	made := must(w.client.CreateTrace(boss, &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"` + long + `","projectName":"` + long + `","sessionId":"` + long + `"}`)}))(t)
 	resp := must(w.client.DescribeWorkflow(boss, &platformv1.DescribeWorkflowRequest{WorkspaceId: &w.ws, WorkflowId: made.GetWorkflowId()}))(t)
-	if n := len(members(t, resp.GetWorkflow())["runName"].(string)); n == 0 {
+	if n := len(members(t, resp.GetDocument())["runName"].(string)); n == 0 {
 		t.Error("an over-long run has no name")
 	}
 }

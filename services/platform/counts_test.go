@@ -114,7 +114,7 @@ func (r *reporter) checkCounts() tally {
 	list := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Max: new(int32(1000))}))(t)
 	by := map[string][]report{}
 	for _, item := range list.GetTasks() {
-		doc := members(t, item.GetTask())
+		doc := members(t, item.GetDocument())
 		process, _ := doc["process"].(string)
 		by[process], by["total"] = append(by[process], doc), append(by["total"], doc)
 	}

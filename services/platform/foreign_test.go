@@ -69,7 +69,7 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case *platformv1.IssueTokensResponse:
 			raw, _ = json.Marshal(map[string]string{"access_token": a.GetAccessToken(), "refresh_token": a.GetRefreshToken()})
 		case *platformv1.DescribeWorkflowResponse:
-			raw, _ = json.Marshal(map[string]json.RawMessage{"workflow": a.GetWorkflow().GetJson()})
+			raw, _ = json.Marshal(map[string]json.RawMessage{"workflow": a.GetDocument().GetJson()})
 		}
 		_, _ = w.Write(raw)
 	case errors.As(err, &f) && f.Kind == fault.Unauthenticated && f.Meta["refresh"] != "":

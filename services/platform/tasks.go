@@ -37,7 +37,7 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	}
 	resp := &platformv1.ListTasksResponse{Total: int32(total)}
 	for _, t := range list {
-		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Task: t.answer()})
+		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.answer()})
 	}
 	return resp, nil
 }
@@ -52,5 +52,5 @@ func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTask
 	if err != nil {
 		return nil, fmt.Errorf("reading task %d of run %s: %w", req.GetTaskId(), w.id, err)
 	}
-	return &platformv1.DescribeTaskResponse{Task: t.answer()}, nil
+	return &platformv1.DescribeTaskResponse{Document: t.answer()}, nil
 }

@@ -49,7 +49,7 @@ func (r *reporter) complete(body string) {
 func (r *reporter) describe() (map[string]any, *platformv1.Load) {
 	r.t.Helper()
 	d := must(r.client.DescribeWorkflow(r.as("view"), &platformv1.DescribeWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(r.t)
-	return members(r.t, d.GetWorkflow()), d.GetProgress().GetWorkflowProgress()
+	return members(r.t, d.GetDocument()), d.GetProgress().GetWorkflowProgress()
 }
 
 const created = `{"sessionId":"6b1c-é","runName":"happy_ørsted","projectName":"nf-core/rnaseq","repository":"https://x/y","instant":1769860800000,"later":{"x":1}}`
@@ -135,7 +135,7 @@ func TestReplay(t *testing.T) {
 func (r *reporter) checkTasks() {
 	t := r.t
 	ask := func(id int64) map[string]any {
-		return members(t, must(r.client.DescribeTask(r.as("view"), &platformv1.DescribeTaskRequest{WorkspaceId: &r.ws, WorkflowId: r.id, TaskId: id}))(t).GetTask())
+		return members(t, must(r.client.DescribeTask(r.as("view"), &platformv1.DescribeTaskRequest{WorkspaceId: &r.ws, WorkflowId: r.id, TaskId: id}))(t).GetDocument())
 	}
 	if one := ask(1); one["exit"] != 0.0 || one["exitStatus"] != 0.0 || one["id"] != 1.0 || one["laterField"] != true || one["status"] != "COMPLETED" {
 		t.Errorf("a task is %v", one)
@@ -144,7 +144,7 @@ func (r *reporter) checkTasks() {
 		t.Errorf("exits are %v and %v", text, unknown)
 	}
 	list := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Max: new(int32(3)), Offset: new(int32(1)), Search: "SÄMPLE 1", SortBy: "taskId", SortDir: "desc"}))(t)
-	if list.GetTotal() < 100 || len(list.GetTasks()) != 3 || members(t, list.GetTasks()[0].GetTask())["taskId"] != 198.0 {
+	if list.GetTotal() < 100 || len(list.GetTasks()) != 3 || members(t, list.GetTasks()[0].GetDocument())["taskId"] != 198.0 {
 		t.Errorf("found %v", list)
 	}
 	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "1; DROP TABLE platform_tasks"})
@@ -164,7 +164,7 @@ func (r *reporter) checkEnd() {
 		t.Errorf("the run ended as %v", run)
 	}
 	metrics := must(r.client.GetWorkflowMetrics(r.as("view"), &platformv1.GetWorkflowMetricsRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t)
-	if len(metrics.GetMetrics()) != 1 {
+	if len(metrics.GetDocuments()) != 1 {
 		t.Errorf("the metrics are %v", metrics)
 	}
 	if second := r.create(created); second == r.id {
@@ -277,7 +277,7 @@ func TestSearch(t *testing.T) {
 			wants(t, bad[:9], err, fault.Invalid)
 		}
 		part := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Max: new(int32(1)), Attributes: "progress", IncludeTotalSize: new(false)}))(t)
-		if !part.GetHasMore() || part.TotalSize != nil || members(t, part.GetWorkflows()[0].GetWorkflow())["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
+		if !part.GetHasMore() || part.TotalSize != nil || members(t, part.GetWorkflows()[0].GetDocument())["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
 			t.Errorf("a page is %v", part)
 		}
 	})
@@ -352,7 +352,7 @@ func TestLateBegin(t *testing.T) {
 				t.Errorf("%s is %v, want %v", name, run[name], want)
 			}
 		}
-		raw := must(r.client.DescribeWorkflow(r.as("view"), &platformv1.DescribeWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t).GetWorkflow().GetJson()
+		raw := must(r.client.DescribeWorkflow(r.as("view"), &platformv1.DescribeWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t).GetDocument().GetJson()
 		if !bytes.Contains(raw, []byte(`"duration":9007199254740993`)) || bytes.Count(raw, []byte(`"runName":`)) != 1 {
 			t.Errorf("the run is %s", raw)
 		}

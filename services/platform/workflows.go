@@ -42,7 +42,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	list = list[:min(limit, len(list))]
 	for _, w := range list {
 		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
-			Workflow: w.answer(now), OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
+			Document: w.answer(now), OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
 			WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
 		})
 	}
@@ -104,7 +104,7 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 		return nil, err
 	}
 	return &platformv1.DescribeWorkflowResponse{
-		Workflow: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
+		Document: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
 		OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
 		WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
 	}, nil
@@ -136,7 +136,7 @@ func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWor
 	resp := &platformv1.GetWorkflowMetricsResponse{}
 	for _, v := range doc.list("metrics") {
 		if metric, is := v.(map[string]any); is {
-			resp.Metrics = append(resp.Metrics, object(metric).answer())
+			resp.Documents = append(resp.Documents, object(metric).answer())
 		}
 	}
 	return resp, nil
@@ -148,7 +148,7 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 	if err != nil || w.launch == "" {
 		return &platformv1.GetWorkflowLaunchResponse{}, err
 	}
-	return &platformv1.GetWorkflowLaunchResponse{Launch: &platformv1.Document{Json: []byte(w.launch)}}, nil
+	return &platformv1.GetWorkflowLaunchResponse{Document: &platformv1.Document{Json: []byte(w.launch)}}, nil
 }
 
 // ValidateWorkflowName says whether a run name is free in a session.

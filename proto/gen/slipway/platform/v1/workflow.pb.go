@@ -430,7 +430,7 @@ type WorkflowItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run: what it reported of itself, and status, submit, ownerId, launchId,
 	// dateCreated, lastUpdated, deleted.
-	Workflow *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Document *Document `protobuf:"bytes,9,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	// Always empty.
 	Labels []string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
 	// Always false.
@@ -479,9 +479,9 @@ func (*WorkflowItem) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{3}
 }
 
-func (x *WorkflowItem) GetWorkflow() *Document {
+func (x *WorkflowItem) GetDocument() *Document {
 	if x != nil {
-		return x.Workflow
+		return x.Document
 	}
 	return nil
 }
@@ -760,7 +760,7 @@ func (x *DescribeWorkflowRequest) GetAttributes() string {
 type DescribeWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run, as in a list.
-	Workflow *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Document *Document `protobuf:"bytes,11,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	// Its counts.
 	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	// Where it runs.
@@ -813,9 +813,9 @@ func (*DescribeWorkflowResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *DescribeWorkflowResponse) GetWorkflow() *Document {
+func (x *DescribeWorkflowResponse) GetDocument() *Document {
 	if x != nil {
-		return x.Workflow
+		return x.Document
 	}
 	return nil
 }
@@ -1006,7 +1006,7 @@ func (x *UpdateWorkflowRequest) GetWorkflow() *structpb.Struct {
 type UpdateWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
-	Workflow      *Document `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	Document      *Document `protobuf:"bytes,2,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1041,9 +1041,9 @@ func (*UpdateWorkflowResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *UpdateWorkflowResponse) GetWorkflow() *Document {
+func (x *UpdateWorkflowResponse) GetDocument() *Document {
 	if x != nil {
-		return x.Workflow
+		return x.Document
 	}
 	return nil
 }
@@ -1649,7 +1649,7 @@ func (x *GetWorkflowMetricsRequest) GetWorkspaceId() int64 {
 type GetWorkflowMetricsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// As the run reported them, one of each process.
-	Metrics       []*Document `protobuf:"bytes,1,rep,name=metrics,proto3" json:"metrics,omitempty"`
+	Documents     []*Document `protobuf:"bytes,2,rep,name=documents,json=metrics,proto3" json:"documents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1684,9 +1684,9 @@ func (*GetWorkflowMetricsResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{23}
 }
 
-func (x *GetWorkflowMetricsResponse) GetMetrics() []*Document {
+func (x *GetWorkflowMetricsResponse) GetDocuments() []*Document {
 	if x != nil {
-		return x.Metrics
+		return x.Documents
 	}
 	return nil
 }
@@ -1750,7 +1750,7 @@ func (x *GetWorkflowLaunchRequest) GetWorkspaceId() int64 {
 type GetWorkflowLaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Null: it was started elsewhere, and did not say.
-	Launch        *Document `protobuf:"bytes,1,opt,name=launch,proto3" json:"launch,omitempty"`
+	Document      *Document `protobuf:"bytes,2,opt,name=document,json=launch,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1785,9 +1785,9 @@ func (*GetWorkflowLaunchResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *GetWorkflowLaunchResponse) GetLaunch() *Document {
+func (x *GetWorkflowLaunchResponse) GetDocument() *Document {
 	if x != nil {
-		return x.Launch
+		return x.Document
 	}
 	return nil
 }
@@ -1797,7 +1797,7 @@ type TaskItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task: what the run reported, and id, exitStatus, dateCreated,
 	// lastUpdated.
-	Task          *Document `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Document      *Document `protobuf:"bytes,2,opt,name=document,json=task,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1832,9 +1832,9 @@ func (*TaskItem) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *TaskItem) GetTask() *Document {
+func (x *TaskItem) GetDocument() *Document {
 	if x != nil {
-		return x.Task
+		return x.Document
 	}
 	return nil
 }
@@ -2063,7 +2063,7 @@ func (x *DescribeTaskRequest) GetWorkspaceId() int64 {
 type DescribeTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The task, as in a list.
-	Task          *Document `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	Document      *Document `protobuf:"bytes,2,opt,name=document,json=task,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2098,9 +2098,9 @@ func (*DescribeTaskResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{30}
 }
 
-func (x *DescribeTaskResponse) GetTask() *Document {
+func (x *DescribeTaskResponse) GetDocument() *Document {
 	if x != nil {
-		return x.Task
+		return x.Document
 	}
 	return nil
 }
@@ -2155,9 +2155,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x12processes_progress\x18\x02 \x03(\v2\x19.slipway.platform.v1.LoadR\x11processesProgress\x12'\n" +
 	"\x0ftotal_processes\x18\x03 \x01(\x05R\x0etotalProcesses\"\x1e\n" +
 	"\bDocument\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"\xbc\x03\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\xcc\x03\n" +
 	"\fWorkflowItem\x129\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x12\x16\n" +
+	"\bdocument\x18\t \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x12\x16\n" +
 	"\x06labels\x18\x02 \x03(\tR\x06labels\x12\x18\n" +
 	"\astarred\x18\x03 \x01(\bR\astarred\x123\n" +
 	"\x06org_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueR\x05orgId\x127\n" +
@@ -2165,7 +2165,7 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x06 \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12>\n" +
 	"\bprogress\x18\b \x01(\v2\x1d.slipway.platform.v1.ProgressH\x00R\bprogress\x88\x01\x01B\v\n" +
-	"\t_progress\"\x98\x02\n" +
+	"\t_progressJ\x04\b\x01\x10\x02R\bworkflow\"\x98\x02\n" +
 	"\x14ListWorkflowsRequest\x12&\n" +
 	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
 	"\x03max\x18\x02 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
@@ -2192,9 +2192,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x03 \x01(\tR\n" +
 	"attributesB\x0f\n" +
-	"\r_workspace_id\"\xaf\x04\n" +
+	"\r_workspace_id\"\xbf\x04\n" +
 	"\x18DescribeWorkflowResponse\x129\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x129\n" +
+	"\bdocument\x18\v \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x129\n" +
 	"\bprogress\x18\x02 \x01(\v2\x1d.slipway.platform.v1.ProgressR\bprogress\x12A\n" +
 	"\bplatform\x18\x03 \x01(\v2%.slipway.platform.v1.WorkflowPlatformR\bplatform\x122\n" +
 	"\bjob_info\x18\x04 \x01(\v2\x17.google.protobuf.StructR\ajobInfo\x12\x16\n" +
@@ -2204,7 +2204,7 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\borg_name\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12?\n" +
 	"\fworkspace_id\x18\t \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\n" +
-	" \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\"6\n" +
+	" \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceNameJ\x04\b\x01\x10\x02R\bworkflow\"6\n" +
 	"\x10WorkflowPlatform\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\xa6\x01\n" +
@@ -2213,9 +2213,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x123\n" +
 	"\bworkflow\x18\x03 \x01(\v2\x17.google.protobuf.StructR\bworkflowB\x0f\n" +
-	"\r_workspace_id\"S\n" +
+	"\r_workspace_id\"c\n" +
 	"\x16UpdateWorkflowResponse\x129\n" +
-	"\bworkflow\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\"q\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflowJ\x04\b\x01\x10\x02R\bworkflow\"q\n" +
 	"\x15DeleteWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2255,18 +2255,18 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"U\n" +
-	"\x1aGetWorkflowMetricsResponse\x127\n" +
-	"\ametrics\x18\x01 \x03(\v2\x1d.slipway.platform.v1.DocumentR\ametrics\"t\n" +
+	"\r_workspace_id\"f\n" +
+	"\x1aGetWorkflowMetricsResponse\x129\n" +
+	"\tdocuments\x18\x02 \x03(\v2\x1d.slipway.platform.v1.DocumentR\ametricsJ\x04\b\x01\x10\x02R\ametrics\"t\n" +
 	"\x18GetWorkflowLaunchRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"R\n" +
-	"\x19GetWorkflowLaunchResponse\x125\n" +
-	"\x06launch\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launch\"=\n" +
-	"\bTaskItem\x121\n" +
-	"\x04task\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04task\"\xff\x01\n" +
+	"\r_workspace_id\"b\n" +
+	"\x19GetWorkflowLaunchResponse\x127\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launchJ\x04\b\x01\x10\x02R\x06launch\"M\n" +
+	"\bTaskItem\x125\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xff\x01\n" +
 	"\x10ListTasksRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2287,9 +2287,9 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"workflowId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\x03R\x06taskId\x12&\n" +
 	"\fworkspace_id\x18\x03 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"I\n" +
-	"\x14DescribeTaskResponse\x121\n" +
-	"\x04task\x18\x01 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\r_workspace_id\"Y\n" +
+	"\x14DescribeTaskResponse\x125\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04taskB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_workflow_proto_rawDescOnce sync.Once
@@ -2343,14 +2343,14 @@ var file_slipway_platform_v1_workflow_proto_goTypes = []any{
 var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: slipway.platform.v1.Progress.workflow_progress:type_name -> slipway.platform.v1.Load
 	0,  // 1: slipway.platform.v1.Progress.processes_progress:type_name -> slipway.platform.v1.Load
-	2,  // 2: slipway.platform.v1.WorkflowItem.workflow:type_name -> slipway.platform.v1.Document
+	2,  // 2: slipway.platform.v1.WorkflowItem.document:type_name -> slipway.platform.v1.Document
 	31, // 3: slipway.platform.v1.WorkflowItem.org_id:type_name -> google.protobuf.DoubleValue
 	32, // 4: slipway.platform.v1.WorkflowItem.org_name:type_name -> google.protobuf.StringValue
 	31, // 5: slipway.platform.v1.WorkflowItem.workspace_id:type_name -> google.protobuf.DoubleValue
 	32, // 6: slipway.platform.v1.WorkflowItem.workspace_name:type_name -> google.protobuf.StringValue
 	1,  // 7: slipway.platform.v1.WorkflowItem.progress:type_name -> slipway.platform.v1.Progress
 	3,  // 8: slipway.platform.v1.ListWorkflowsResponse.workflows:type_name -> slipway.platform.v1.WorkflowItem
-	2,  // 9: slipway.platform.v1.DescribeWorkflowResponse.workflow:type_name -> slipway.platform.v1.Document
+	2,  // 9: slipway.platform.v1.DescribeWorkflowResponse.document:type_name -> slipway.platform.v1.Document
 	1,  // 10: slipway.platform.v1.DescribeWorkflowResponse.progress:type_name -> slipway.platform.v1.Progress
 	8,  // 11: slipway.platform.v1.DescribeWorkflowResponse.platform:type_name -> slipway.platform.v1.WorkflowPlatform
 	33, // 12: slipway.platform.v1.DescribeWorkflowResponse.job_info:type_name -> google.protobuf.Struct
@@ -2359,15 +2359,15 @@ var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	31, // 15: slipway.platform.v1.DescribeWorkflowResponse.workspace_id:type_name -> google.protobuf.DoubleValue
 	32, // 16: slipway.platform.v1.DescribeWorkflowResponse.workspace_name:type_name -> google.protobuf.StringValue
 	33, // 17: slipway.platform.v1.UpdateWorkflowRequest.workflow:type_name -> google.protobuf.Struct
-	2,  // 18: slipway.platform.v1.UpdateWorkflowResponse.workflow:type_name -> slipway.platform.v1.Document
+	2,  // 18: slipway.platform.v1.UpdateWorkflowResponse.document:type_name -> slipway.platform.v1.Document
 	14, // 19: slipway.platform.v1.DeleteWorkflowsRequest.body:type_name -> slipway.platform.v1.DeleteWorkflowsBody
 	33, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
 	1,  // 21: slipway.platform.v1.GetWorkflowProgressResponse.progress:type_name -> slipway.platform.v1.Progress
-	2,  // 22: slipway.platform.v1.GetWorkflowMetricsResponse.metrics:type_name -> slipway.platform.v1.Document
-	2,  // 23: slipway.platform.v1.GetWorkflowLaunchResponse.launch:type_name -> slipway.platform.v1.Document
-	2,  // 24: slipway.platform.v1.TaskItem.task:type_name -> slipway.platform.v1.Document
+	2,  // 22: slipway.platform.v1.GetWorkflowMetricsResponse.documents:type_name -> slipway.platform.v1.Document
+	2,  // 23: slipway.platform.v1.GetWorkflowLaunchResponse.document:type_name -> slipway.platform.v1.Document
+	2,  // 24: slipway.platform.v1.TaskItem.document:type_name -> slipway.platform.v1.Document
 	26, // 25: slipway.platform.v1.ListTasksResponse.tasks:type_name -> slipway.platform.v1.TaskItem
-	2,  // 26: slipway.platform.v1.DescribeTaskResponse.task:type_name -> slipway.platform.v1.Document
+	2,  // 26: slipway.platform.v1.DescribeTaskResponse.document:type_name -> slipway.platform.v1.Document
 	27, // [27:27] is the sub-list for method output_type
 	27, // [27:27] is the sub-list for method input_type
 	27, // [27:27] is the sub-list for extension type_name
