@@ -101,7 +101,7 @@ func TestAccounts(t *testing.T) {
 		},
 		{"__complete tokens delete ", "9007199254740991\tlap\uFFFD[31mtop\n5\tci\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
 		{"__complete credentials show --workspace 3 ", "abc\tquay\n:36\n", map[string]string{"GET /api/credentials?workspaceId=3": credsAnswer}},
-		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `}]}`}},
+		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `,"progress":null}]}`}},
 		{"__complete image x --workspace ", "lab/rnaseq\t3\n:36\n", mine},
 	} {
 		t.Run(c.args, func(t *testing.T) {

@@ -39,8 +39,11 @@ func (c *client) reported(ctx context.Context, what call) (raw []byte, r reporte
 // progress is the counts of a run.
 type progress struct{ *platformv1.Progress }
 
-// UnmarshalJSON reads them as the server writes messages.
+// UnmarshalJSON reads them as the server writes messages; null is none.
 func (p *progress) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
 	p.Progress = &platformv1.Progress{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, p.Progress); err != nil {
 		return fmt.Errorf("reading the counts of a run: %w", err)
