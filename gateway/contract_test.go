@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -193,19 +192,7 @@ func TestContract(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}
 			url := serve(t, c.answer)
-			req, err := http.NewRequestWithContext(t.Context(), e.Method, url+e.Path, strings.NewReader(e.Body))
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := http.DefaultClient.Do(req)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			resp, body := exchange(t, e.Method, url+e.Path, strings.NewReader(e.Body))
 			if strconv.Itoa(resp.StatusCode) != e.Status {
 				t.Errorf("status %d, want %s: %s", resp.StatusCode, e.Status, body)
 			}

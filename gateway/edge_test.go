@@ -18,9 +18,10 @@ import (
 	"slipway.dev/gateway"
 )
 
-func post(t *testing.T, url string, body io.Reader, header ...string) (*http.Response, string) {
+// send makes a request; header is names and values in turn.
+func send(t *testing.T, method, url string, body io.Reader, header ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, body)
+	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,11 +32,24 @@ func post(t *testing.T, url string, body io.Reader, header ...string) (*http.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp
+}
+
+// exchange makes a request and reads the whole answer.
+func exchange(t *testing.T, method, url string, body io.Reader, header ...string) (*http.Response, []byte) {
+	t.Helper()
+	resp := send(t, method, url, body, header...)
 	raw, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return resp, raw
+}
+
+func post(t *testing.T, url string, body io.Reader, header ...string) (*http.Response, string) {
+	t.Helper()
+	resp, raw := exchange(t, http.MethodPost, url, body, header...)
 	return resp, string(raw)
 }
 

@@ -55,19 +55,7 @@ func (q quick) serve(t *testing.T, b *buildRoom) string {
 
 func get(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return send(t, http.MethodGet, url, nil, header...)
 }
 
 // await reads up to a line that begins like want, and answers what came before.

@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"testing"
 
@@ -25,19 +24,7 @@ func TestDocumentsArePassedOn(t *testing.T) {
 		}
 	}
 	url := servePlatform(t, "", func(_ any, s grpc.ServerStream) error { return s.SendMsg(page) })
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/workflow", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, body := exchange(t, http.MethodGet, url+"/workflow", nil)
 	var got struct {
 		Workflows []struct {
 			Workflow json.RawMessage

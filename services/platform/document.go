@@ -72,18 +72,13 @@ func (o object) answer() *platformv1.Document {
 	return &platformv1.Document{Json: []byte(o.String())}
 }
 
-// answerStored is an object as it is stored, and members that it does not have,
-// without reading it: a list shows many.
+// answerStored is an object as it is stored, and members that it does not have. It
+// is not read for that: a list shows many.
 func answerStored(stored string, more object) *platformv1.Document {
-	head := strings.TrimSuffix(stored, "}")
-	switch head {
-	case "":
-		head = "{"
-	case "{":
-	default:
-		head += ","
+	if len(stored) <= len("{}") {
+		return more.answer()
 	}
-	return &platformv1.Document{Json: []byte(head + strings.TrimPrefix(more.String(), "{"))}
+	return &platformv1.Document{Json: []byte(strings.TrimSuffix(stored, "}") + "," + strings.TrimPrefix(more.String(), "{"))}
 }
 
 func (o object) text(name string) string {

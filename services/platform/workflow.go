@@ -49,12 +49,15 @@ func (w workflow) hasEnded() bool {
 	return w.status == statusSucceeded || w.status == statusFailed || w.status == statusCancelled
 }
 
+// texts are the columns that a run says itself, by the names that it gives them.
+func (w *workflow) texts() map[string]*string {
+	return map[string]*string{"runName": &w.runName, "sessionId": &w.sessionID, "projectName": &w.projectName, "userName": &w.userName}
+}
+
 // describe brings a run in line with what it said of itself. The columns are taken
 // out of the document: said and answer put them back.
 func (w *workflow) describe(doc object) {
-	for column, name := range map[*string]string{
-		&w.runName: "runName", &w.sessionID: "sessionId", &w.projectName: "projectName", &w.userName: "userName",
-	} {
+	for name, column := range w.texts() {
 		if v := doc.column(name); v != "" {
 			*column = v
 		}
@@ -89,9 +92,9 @@ func (w workflow) said() (object, error) {
 			delete(doc, name)
 		}
 	}
-	for name, v := range map[string]string{"runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName} {
-		if v != "" {
-			doc[name] = v
+	for name, column := range w.texts() {
+		if *column != "" {
+			doc[name] = *column
 		}
 	}
 	return doc, nil
@@ -99,11 +102,14 @@ func (w workflow) said() (object, error) {
 
 // columns are what answers show of the columns.
 func (w workflow) columns(now time.Time) object {
-	return object{
-		"id": w.id, "runName": w.runName, "projectName": w.projectName, "sessionId": w.sessionID, "userName": w.userName,
-		"status": w.shown(now), "submit": stamp(w.submitted), "ownerId": w.userID,
+	o := object{
+		"id": w.id, "status": w.shown(now), "submit": stamp(w.submitted), "ownerId": w.userID,
 		"dateCreated": stamp(w.created), "lastUpdated": stamp(w.updated), "deleted": false,
 	}
+	for name, column := range w.texts() {
+		o[name] = *column
+	}
+	return o
 }
 
 // answer is the run as the contract shows it.
