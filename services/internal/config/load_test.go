@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 )
 
@@ -259,4 +261,15 @@ func FuzzFile(f *testing.F) {
 			t.Errorf("%q: %v %s", text, err, diff)
 		}
 	})
+}
+
+// TestLimitsNameSettings holds the table of limits against the settings there are.
+func TestLimitsNameSettings(t *testing.T) {
+	t.Parallel()
+	var c config.Config
+	for _, r := range limits.Rows() {
+		if r.Key != "" && !slices.ContainsFunc(config.Fields(&c), func(f config.Field) bool { return f.Key == r.Key }) {
+			t.Errorf("the limit of %s names the setting %q, which there is not", r.What, r.Key)
+		}
+	}
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // Page is the reference of all settings in Markdown; deploy/config.md holds it.
@@ -26,9 +28,35 @@ Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd co
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f.Key, def, f.Help)
 	}
+	b.WriteString("\n" + Limits())
 	b.WriteString(`
 Traces go where the standard OpenTelemetry variables say (` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + ` and its relatives); without
 one of them nothing is sent.
 `)
+	return b.String()
+}
+
+// Limits is the table of every bound in Markdown.
+func Limits() string {
+	defaults := map[string]string{}
+	for _, f := range Fields(&Config{}) {
+		defaults[f.Key] = f.Default
+	}
+	var b strings.Builder
+	b.WriteString(`## Limits
+
+What a stranger can send, store, or make the service fetch is bounded. Where a setting is named, it changes the bound;
+the others are fixed (services/internal/limits).
+
+| what | bound | setting | why |
+|---|---|---|---|
+`)
+	for _, r := range limits.Rows() {
+		bound, key := r.Bound, ""
+		if r.Key != "" {
+			bound, key = defaults[r.Key], "`"+r.Key+"`"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.What, bound, key, r.Why)
+	}
 	return b.String()
 }

@@ -32,7 +32,7 @@ const (
 func plumbing() []string {
 	return []string{
 		"proto/gen/...", "services/internal/addition", "services/internal/answer", "services/internal/bus", "services/internal/caller", "services/internal/fault",
-		"services/internal/htpasswd", "services/internal/kv", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
+		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 
@@ -46,7 +46,8 @@ func Rules() []Rule {
 		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
 
 		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
-		{Package: "services/internal/oci", May: []string{"services/internal/fault"}, Only: []string{
+		{Package: "services/internal/limits", Only: []string{"fmt"}},
+		{Package: "services/internal/oci", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/opencontainers/go-digest", "github.com/distribution/reference",
 		}},
 		{Package: "services/internal/addition", May: []string{"proto/gen/...", "services/internal/oci"}},
@@ -66,7 +67,7 @@ func Rules() []Rule {
 
 		{Package: "services/builder/...", May: []string{
 			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", "services/internal/fault",
-			"services/internal/oci", "services/internal/upstream",
+			"services/internal/limits", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 
 		{Package: "services/app", May: []string{"..."}},

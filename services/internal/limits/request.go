@@ -1,0 +1,6 @@
+package limits
+
+// requestRows bound what a request may hold.
+func requestRows() []Row {
+	return nil
+}
