@@ -23,24 +23,6 @@ type Egress struct {
 	Resolver *net.Resolver
 }
 
-// special are ranges that are neither public nor found by netip's own questions.
-var special = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15",
-	"198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4",
-	"64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20", "5f00::/16",
-)
-
-// nat64 addresses hold an IPv4 address in their last four bytes.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
-
-func prefixes(list ...string) []netip.Prefix {
-	out := make([]netip.Prefix, len(list))
-	for i, s := range list {
-		out[i] = netip.MustParsePrefix(s)
-	}
-	return out
-}
-
 // NewEgress reads the allowed addresses, networks, and host names with or
 // without a port.
 func NewEgress(allow []string) (*Egress, error) {
@@ -62,7 +44,8 @@ func NewEgress(allow []string) (*Egress, error) {
 	return e, nil
 }
 
-// Allows says whether an address may be reached.
+// Allows says whether an address may be reached. An IPv6 address that a
+// translator or tunnel turns into an IPv4 address is judged by that one as well.
 func (e *Egress) Allows(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	for _, p := range e.networks {
@@ -70,19 +53,10 @@ func (e *Egress) Allows(ip netip.Addr) bool {
 			return true
 		}
 	}
-	if nat64.Contains(ip) {
-		b := ip.As16()
-		return e.Allows(netip.AddrFrom4([4]byte(b[12:])))
+	if inner, ok := translated(ip); ok {
+		return e.Allows(inner)
 	}
-	if !ip.IsGlobalUnicast() || ip.IsPrivate() {
-		return false
-	}
-	for _, p := range special {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	return true
+	return ip.IsValid() && specialBlock(ip) == ""
 }
 
 // DialContext connects to host:port if that is allowed; fault.Invalid if not.
