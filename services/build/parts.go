@@ -55,12 +55,9 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 		return nil, err
 	}
 	rec.counted = neverCounted
-	won, err := s.store.insert(ctx, rec)
-	if err != nil {
-		return nil, s.deps.DB.Fault("writing a build", err)
-	}
-	if !won {
-		return nil, nil
+	won, err := s.write(ctx, rec)
+	if err != nil || !won {
+		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	s.wake()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -38,6 +39,14 @@ type record struct {
 	counted int64
 }
 
+// maxNumber is the largest number that a build's id may have.
+const maxNumber = 1 << 40
+
+// renumber gives a build that is not written yet the id with a number.
+func (r *record) renumber(n int64) {
+	r.id, r.number = r.request.GetContentId()+"_"+strconv.FormatInt(n, 10), n
+}
+
 func (r record) isPending() bool { return r.completed.IsZero() }
 
 // deadline is when the build has to be over; zero while no worker has it.
@@ -61,27 +70,31 @@ func nameOf(req *buildv1.SubmitBuildRequest) string {
 	return image(req.GetTarget())
 }
 
-// insert writes a new build, unless one that is pending makes the same image:
-// then it answers false.
+// insert writes a new build, one that has ended where it is completed. It answers
+// false when its id is taken, or one that is pending makes the same image.
 func (s store) insert(ctx context.Context, r *record) (bool, error) {
 	request, err := proto.Marshal(r.request)
 	if err != nil {
 		return false, err
 	}
 	req := r.request
-	id := req.GetIdentity()
+	id, state := req.GetIdentity(), "PENDING"
+	if !r.isPending() {
+		state = "COMPLETED"
+	}
 	res, err := s.db.ExecContext(ctx, `
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
 			succeeded, reason, message, digest, counted)
-		VALUES ($1, $2, $3, $4, $5, $6, 'PENDING', $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, 0, 0, '', '', false, '', '', '', $19)
+		VALUES ($1, $2, $3, $4, $5, $6, $20, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19)
 		ON CONFLICT DO NOTHING`,
 		r.id, req.GetContentId(), r.number, req.GetContentDigest(), image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), architecture(req.GetRecipe()), r.owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
-		request, r.traceParent, r.timeLimit.Microseconds(), sqldb.Micros(r.created), r.counted)
+		request, r.traceParent, r.timeLimit.Microseconds(), sqldb.Micros(r.created), r.counted,
+		state, sqldb.Micros(r.completed), r.succeeded, r.digest)
 	if err != nil {
 		return false, err
 	}

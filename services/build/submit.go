@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -19,12 +17,6 @@ import (
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
-)
-
-// Annotations of every image that is built, by which it is known again.
-const (
-	annotationID     = "dev.slipway.build-id"
-	annotationDigest = "dev.slipway.content-digest"
 )
 
 // SubmitBuild finds the image, joins a build that makes it, or queues one.
@@ -99,14 +91,18 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 
 func (s *Service) join(req *buildv1.SubmitBuildRequest, running record) (*buildv1.SubmitBuildResponse, error) {
 	if running.request.GetContentDigest() != req.GetContentDigest() {
-		return nil, fault.Conflict.Newf("Another image is being built under the name %s", image(req.GetTarget()))
+		return nil, anotherImage(req)
 	}
 	s.metrics.admitted.WithLabelValues("joined").Inc()
 	return &buildv1.SubmitBuildResponse{BuildId: running.id, Cached: true}, nil
 }
 
-// alreadyMade answers where the image is there; nil where it is not. A name that
-// holds something else is built over.
+func anotherImage(req *buildv1.SubmitBuildRequest) error {
+	return fault.Conflict.Newf("The name %s is another image's already; change the recipe a little", image(req.GetTarget()))
+}
+
+// alreadyMade answers where the image is there; nil where it is not. A name in a
+// repository of the caller's that holds something else is built over.
 func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	t := req.GetTarget()
 	access, err := s.deps.Keychain.Target(ctx, caller.Of(req.GetIdentity()), t.GetRegistry(), t.GetRepository())
@@ -130,6 +126,9 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 	doc, err := s.deps.Upstream.Manifest(ctx, repo, t.GetTag(), access)
 	if err != nil {
 		return nil, s.missing(req, err)
+	}
+	if !s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository()) {
+		return nil, nil // somebody else may have written what is there: it is built anew
 	}
 	return s.recognise(ctx, doc, req)
 }
@@ -156,39 +155,6 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// recognise knows an image that this service made by its annotations, though no
-// record of it is left, and writes the record again.
-func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
-	notes := oci.Annotations(doc)
-	id, now := notes[annotationID], s.deps.Now()
-	if notes[annotationDigest] != req.GetContentDigest() || req.GetDryRun() {
-		return nil, nil
-	}
-	if id == "" { // what says nothing of its build is the same whichever it was
-		last, err := s.store.lastNumber(ctx, req.GetContentId())
-		if err != nil {
-			return nil, s.deps.DB.Fault("numbering a build", err)
-		}
-		id = req.GetContentId() + "_" + strconv.FormatInt(last+1, 10)
-	}
-	if !isID(id) {
-		return nil, nil
-	}
-	_, number, _ := strings.Cut(id, "_")
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		return nil, nil //nolint:nilerr // nobody's annotation: the image is built anew
-	}
-	if _, err := s.store.insert(ctx, &record{id: id, number: n, request: withoutData(req), owner: owner(ctx, req), created: now, counted: neverCounted}); err != nil {
-		return nil, s.deps.DB.Fault("writing a build", err)
-	}
-	_, err = s.store.complete(ctx, &buildv1.Result{BuildId: id, Succeeded: true, Digest: doc.Digest.String()}, now)
-	if err != nil {
-		return nil, s.deps.DB.Fault("writing a build", err)
-	}
-	return s.cached(id), nil
-}
-
 func (s *Service) cached(id string) *buildv1.SubmitBuildResponse {
 	s.metrics.admitted.WithLabelValues("cached").Inc()
 	return &buildv1.SubmitBuildResponse{BuildId: id, Cached: true, Succeeded: true}
@@ -208,18 +174,38 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	won, err := s.store.insert(ctx, rec)
+	won, err := s.write(ctx, rec)
 	if err != nil || !won {
 		refund()
-		if err != nil {
-			return nil, s.deps.DB.Fault("writing a build", err)
-		}
-		return nil, nil
+		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	s.wake()
 	s.noteAdmission()
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+}
+
+// write writes a new build; false when another request was faster. Where its id is
+// taken by a build of something else it gets another: nobody can keep a content from
+// being built by taking its ids.
+func (s *Service) write(ctx context.Context, r *record) (won bool, err error) {
+	for {
+		won, err = s.store.insert(ctx, r)
+		if err != nil {
+			return false, s.deps.DB.Fault("writing a build", err)
+		}
+		if won {
+			return true, nil
+		}
+		foreign, err := s.store.count(ctx, `id = $1 AND content_id <> $2`, r.id, r.request.GetContentId())
+		if err != nil {
+			return false, s.deps.DB.Fault("numbering a build", err)
+		}
+		if foreign == 0 || r.number > maxNumber/2 {
+			return false, nil
+		}
+		r.renumber(r.number * 2)
+	}
 }
 
 // newRecord also stores the context's bytes.
@@ -230,9 +216,9 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 		return nil, s.deps.DB.Fault("numbering a build", err)
 	}
 	r := &record{
-		id: req.GetContentId() + "_" + strconv.FormatInt(last+1, 10), number: last + 1,
 		request: withoutData(req), owner: owner(ctx, req), traceParent: bus.TraceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
 	}
+	r.renumber(last + 1)
 	if req.GetIdentity() != nil {
 		r.timeLimit = s.deps.TimeUser
 	}

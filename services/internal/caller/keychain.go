@@ -13,6 +13,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -35,10 +36,14 @@ type Own struct {
 	Login upstream.Login
 }
 
-// Has says whether a repository is the own one, or below it.
+// Has says whether a repository is the own one, or below it, however its host is
+// spelled.
 func (o Own) Has(host, repository string) bool {
-	return o.Host != "" && host == o.Host && (repository == o.Repository || strings.HasPrefix(repository, o.Repository+"/"))
+	return o.HasHost(host) && (repository == o.Repository || strings.HasPrefix(repository, o.Repository+"/"))
 }
+
+// HasHost says whether a host is the own repository's, however it is spelled.
+func (o Own) HasHost(host string) bool { return o.Host != "" && oci.SameHost(host, o.Host) }
 
 // String is "<host>/<repository>"; "" for nowhere.
 func (o Own) String() string {
@@ -83,12 +88,19 @@ func (k *Keychain) WithOwn(o Own) *Keychain {
 	return &c
 }
 
+// Owns says whether the service's own login is for a repository: only the service
+// itself, and builds of its own, write there. The host is spelled as the setting
+// has it.
+func (k *Keychain) Owns(host, repository string) bool {
+	return host == k.own.Host && k.own.Has(host, repository)
+}
+
 // Target answers how caller's builds are pushed and served: in the service's own
 // repository with the service's login, anywhere else with the caller's own or
 // none, never the service's.
 func (k *Keychain) Target(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
 	switch {
-	case k.own.Has(host, repository):
+	case k.Owns(host, repository):
 		return upstream.Access{Scope: "own", Login: k.own.Login}, nil
 	case caller.IsAnonymous():
 		return upstream.Access{}, nil
