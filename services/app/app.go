@@ -51,7 +51,7 @@ type App struct {
 	storeLogin upstream.Login
 
 	// What the roles offer.
-	services []func(grpc.ServiceRegistrar)
+	services []func(*rpc.Server)
 	conns    map[string]grpc.ClientConnInterface
 	api      http.Handler // REST
 	face     http.Handler // the platform's REST

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -39,10 +37,7 @@ func (a *App) buildBuild() error {
 	if err != nil {
 		return err
 	}
-	a.services = append(a.services, func(r grpc.ServiceRegistrar) {
-		buildv1.RegisterBuildServiceServer(r, s)
-		buildv1.RegisterWorkServiceServer(r, s)
-	})
+	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)
 	return nil
 }

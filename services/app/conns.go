@@ -35,6 +35,9 @@ func (a *App) connect(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("grpc_addr: %w", err)
 		}
+		if tlsConfig == nil {
+			a.log.Warn("Roles cannot be told apart without certificates: one that is taken over can make every call", "set", "rpc_cert_file")
+		}
 		remote := rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics, TLS: tlsConfig, Secret: secret})
 		a.servers = append(a.servers, remote)
 		a.listeners.addGRPC(remote, l)

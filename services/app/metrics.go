@@ -3,10 +3,6 @@ package app
 import (
 	"time"
 
-	"google.golang.org/grpc"
-
-	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
-
 	"slipway.dev/services/metrics"
 )
 
@@ -17,7 +13,7 @@ func (a *App) buildMetrics() error {
 	if err != nil {
 		return err
 	}
-	a.services = append(a.services, func(r grpc.ServiceRegistrar) { metricsv1.RegisterMetricsServiceServer(r, s) })
+	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)
 	return nil
 }

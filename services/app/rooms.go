@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"slipway.dev/gateway"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container"
@@ -39,7 +36,7 @@ func (a *App) buildPlatform() error {
 	if err := a.ensureAdmin(s); err != nil {
 		return err
 	}
-	a.services = append(a.services, func(r grpc.ServiceRegistrar) { platformv1.RegisterPlatformServiceServer(r, s) })
+	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)
 	return nil
 }
@@ -120,7 +117,7 @@ func (a *App) buildContainer() error {
 	if err != nil {
 		return err
 	}
-	a.services = append(a.services, func(r grpc.ServiceRegistrar) { containerv1.RegisterContainerServiceServer(r, s) })
+	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)
 	return nil
 }
@@ -136,7 +133,7 @@ func (a *App) buildInspect() error {
 		AnonymousAccess: a.cfg.AnonymousAccess,
 		PullsAnonymous:  a.cfg.LimitPullsAnonymous,
 	})
-	a.services = append(a.services, func(r grpc.ServiceRegistrar) { inspectv1.RegisterInspectServiceServer(r, s) })
+	a.services = append(a.services, s.Register)
 	return nil
 }
 

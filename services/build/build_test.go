@@ -98,11 +98,10 @@ func (p *place) replica(t *testing.T, limit int) replica {
 		t.Fatal(err)
 	}
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	buildv1.RegisterBuildServiceServer(server, s)
-	buildv1.RegisterWorkServiceServer(server, s)
+	s.Register(server)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial("builder", "container")
+	conn, err := memory.Dial("builder", "container", "gateway")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,7 @@ func newRoom(t testing.TB) *room {
 	r := &room{jobs: map[string]*buildv1.TakeJobResponse{}, logins: map[string]string{}}
 	s := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
 	buildv1.RegisterWorkServiceServer(s, r)
+	testkit.LetIn(s, "builder")
 	memory := rpc.NewMemory()
 	go func() { _ = s.Serve(memory) }()
 	conn, err := memory.Dial("builder")

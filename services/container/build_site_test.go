@@ -17,6 +17,7 @@ import (
 	"slipway.dev/services/container"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
@@ -128,7 +129,10 @@ func newSite(t *testing.T, db *sqldb.DB) *site {
 	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
 	private := testkit.NewRegistry(t, testkit.Basic)
 	s.secret = private.Push(t, "team/base:1", testkit.Image(t, "amd64", true))
-	client := buildv1.NewBuildServiceClient(serve(t, func(to grpc.ServiceRegistrar) { buildv1.RegisterBuildServiceServer(to, s.builds) }))
+	client := buildv1.NewBuildServiceClient(serve(t, func(to *rpc.Server) {
+		buildv1.RegisterBuildServiceServer(to, s.builds)
+		testkit.LetIn(to, "gateway")
+	}))
 	s.room = newRoomWith(t, db, func(d *container.Deps, up *testkit.Registry) {
 		egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 		if err != nil {

@@ -86,18 +86,18 @@ func newRoomWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testk
 		t.Fatal(err)
 	}
 	r.ContainerServiceClient = containerv1.NewContainerServiceClient(
-		serve(t, func(to grpc.ServiceRegistrar) { containerv1.RegisterContainerServiceServer(to, s) }))
+		serve(t, s.Register))
 	return r
 }
 
 // serve puts a service behind a connection in memory.
-func serve(t *testing.T, register func(grpc.ServiceRegistrar)) grpc.ClientConnInterface {
+func serve(t *testing.T, register func(*rpc.Server)) grpc.ClientConnInterface {
 	t.Helper()
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
 	register(server)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial()
+	conn, err := memory.Dial("gateway", "registry")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -181,6 +181,10 @@ type program struct {
 	// The real servers; nil when embedded.
 	redis, nats, postgres *testkit.Server
 	token                 string
+	// authority signs the roles' certificates, and rooms are the gRPC addresses of
+	// processes by name; nil in one process.
+	authority *authority
+	rooms     map[string]string
 	// another starts a second gateway, which calls the second replicas, and answers
 	// its URL; nil in one process.
 	another func() string

@@ -35,7 +35,6 @@ func processPerRole(t testing.TB, s settings) *program {
 	port := func() string { return "127.0.0.1:" + testkit.FreePort(t) }
 	shared := settings{"database_url": pg.URL, "redis_url": rd.URL, "nats_url": nt.URL}
 	maps.Copy(shared, s)
-	maps.Copy(shared, certificates(t))
 	front := &frontDoor{ready: make(chan struct{})}
 	server := httptest.NewServer(front)
 	t.Cleanup(server.Close)
@@ -43,11 +42,13 @@ func processPerRole(t testing.TB, s settings) *program {
 	shared["trusted_proxies"] = "127.0.0.1"
 	migrate(t, shared)
 
-	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken}
+	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken, authority: newAuthority(t), rooms: map[string]string{}}
 	role := func(name, role string, more settings) string {
 		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "platform_http_addr": port(), "data_dir": t.TempDir()}
 		maps.Copy(env, shared)
+		maps.Copy(env, p.authority.certificate(t, role))
 		maps.Copy(env, more)
+		p.rooms[name] = env["grpc_addr"]
 		p.add(name, env["admin_addr"], []string{role}, env)
 		if name == "gateway" {
 			p.platform = "http://" + env["platform_http_addr"]
@@ -127,40 +128,43 @@ func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.gateway.ServeHTTP(w, r)
 }
 
-// certificates makes an authority and one certificate for 127.0.0.1.
-func certificates(t testing.TB) settings {
+// authority signs the certificates of roles.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
-	dir := t.TempDir()
-	authority := &x509.Certificate{
+	a := &authority{key: newKey(t), cert: &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
+	}}
+	a.file = writePEM(t, t.TempDir(), "ca.pem", "CERTIFICATE", sign(t, a.cert, a.cert, a.key, a.key))
+	return a
+}
+
+// certificate makes one for 127.0.0.1 that names a role, and the settings that
+// use it.
+func (a *authority) certificate(t testing.TB, role string) settings {
+	t.Helper()
+	dir, key := t.TempDir(), newKey(t)
 	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "role"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: roleNames(),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: role}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, URIs: []*url.URL{{Scheme: "spiffe", Host: "slipway", Path: "/" + role}},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
-	caKey, leafKey := newKey(t), newKey(t)
-	ca := sign(t, authority, authority, caKey, caKey)
-	cert := sign(t, leaf, authority, leafKey, caKey)
-	key, err := x509.MarshalPKCS8PrivateKey(leafKey)
+	cert := sign(t, leaf, a.cert, key, a.key)
+	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return settings{
-		"rpc_ca_file":   writePEM(t, dir, "ca.pem", "CERTIFICATE", ca),
+		"rpc_ca_file":   a.file,
 		"rpc_cert_file": writePEM(t, dir, "cert.pem", "CERTIFICATE", cert),
-		"rpc_key_file":  writePEM(t, dir, "key.pem", "PRIVATE KEY", key),
+		"rpc_key_file":  writePEM(t, dir, "key.pem", "PRIVATE KEY", der),
 	}
-}
-
-// roleNames are the roles that a certificate speaks for.
-func roleNames() []*url.URL {
-	var names []*url.URL
-	for _, role := range []string{"container", "registry", "build", "builder", "inspect", "gateway"} {
-		names = append(names, &url.URL{Scheme: "spiffe", Host: "slipway", Path: "/" + role})
-	}
-	return names
 }
 
 func newKey(t testing.TB) *ecdsa.PrivateKey {

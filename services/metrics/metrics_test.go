@@ -63,10 +63,10 @@ func (p *place) replica(t *testing.T) (client metricsv1.MetricsServiceClient, ki
 		t.Fatal(err)
 	}
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	metricsv1.RegisterMetricsServiceServer(server, s)
+	s.Register(server)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial()
+	conn, err := memory.Dial("gateway")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,22 +86,6 @@ func rules() map[string]rule {
 	}
 }
 
-// doors says which parts may make the calls without a REST door.
-func doors() map[string][]string {
-	return map[string][]string{
-		"Authorize":      {"container", "inspect", "build"},
-		"GetCredentials": {"container", "registry", "build", "inspect"},
-		"GetRunState":    {"container"},
-		"CreateCode":     {"gateway"}, "IssueTokens": {"gateway"}, "BeginSignIn": {"gateway"}, "FinishSignIn": {"gateway"},
-	}
-}
-
-// part lets another part of the program in. Every handler without a REST door
-// begins with it.
-func part(ctx context.Context, call string) error {
-	return rpc.Require(ctx, doors()[call]...)
-}
-
 // place is where a call acts. Without an organisation, workspace 0 is the
 // personal one.
 type place struct{ org, workspace int64 }

@@ -10,7 +10,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
@@ -251,45 +250,14 @@ func TestRoles(t *testing.T) {
 // this finds.
 func TestEveryCallHasARule(t *testing.T) {
 	t.Parallel()
-	open := []string{"GetServiceInfo", "CreatePairing"}
+	open := []string{"CreatePairing"}
 	w := newWorld(t, testkit.SQLite(t))
 	for _, m := range platformv1.PlatformService_ServiceDesc.Methods {
-		if slices.Contains(open, m.MethodName) || platform.HasDoor(m.MethodName) {
+		if slices.Contains(open, m.MethodName) || !platform.IsForPeople(m.MethodName) {
 			continue
 		}
 		if !w.service.HasRule(m.MethodName) {
 			t.Errorf("%s has no rule", m.MethodName)
-		}
-	}
-}
-
-// TestDoors: which part may make an internal call.
-func TestDoors(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, testkit.SQLite(t))
-	calls := map[string]func(context.Context) error{
-		"container registry build inspect": func(ctx context.Context) error {
-			_, err := w.service.GetCredentials(ctx, &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io"})
-			return err
-		},
-		"container build inspect": func(ctx context.Context) error {
-			_, err := w.service.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: w.tokens["view"]})
-			return err
-		},
-		"gateway": func(ctx context.Context) error {
-			_, err := w.service.IssueTokens(ctx, &platformv1.IssueTokensRequest{GrantType: "refresh_token"})
-			return err
-		},
-		"gateway ": func(ctx context.Context) error {
-			_, err := w.service.CreateCode(ctx, &platformv1.CreateCodeRequest{})
-			return err
-		},
-	}
-	for may, call := range calls {
-		for _, role := range []string{"", "platform", "container", "registry", "build", "builder", "inspect", "metrics", "gateway"} {
-			if err := call(rpc.WithRoles(t.Context(), role)); errors.Is(err, fault.Denied) == slices.Contains(strings.Fields(may), role) {
-				t.Errorf("what is for %s answers the role %q %v", may, role, err)
-			}
 		}
 	}
 }

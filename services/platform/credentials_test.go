@@ -24,7 +24,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
@@ -130,7 +129,7 @@ func TestMasterKeys(t *testing.T) {
 			must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, "quay.io/"+name, name)}))(t)
 		}
 		read := func(s platformv1.PlatformServiceServer, name string) error {
-			resp, err := s.GetCredentials(rpc.WithRoles(t.Context(), "registry"), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
+			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
 			if err == nil && resp.GetCredentials().GetPassword() != name {
 				t.Errorf("%s resolves to %v", name, resp)
 			}

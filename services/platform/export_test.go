@@ -4,6 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+	"slices"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
 // HasRule says whether somebody thought of who may make a call.
@@ -12,8 +15,10 @@ func (s *Service) HasRule(call string) bool {
 	return ok
 }
 
-// HasDoor says whether a call is for other parts alone.
-func HasDoor(call string) bool { return len(doors()[call]) > 0 }
+// IsForPeople says whether a call has a REST door: its handler begins with admit.
+func IsForPeople(call string) bool {
+	return slices.Contains(forPeople(), "/"+platformv1.PlatformService_ServiceDesc.ServiceName+"/"+call)
+}
 
 // Sweep does at once what Run does from time to time.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx) }

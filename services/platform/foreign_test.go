@@ -20,7 +20,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
@@ -355,7 +354,7 @@ func TestForeignPlatformFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = no.Authorize(rpc.WithRoles(t.Context(), "container"), &platformv1.AuthorizeRequest{AccessToken: "x", Endpoint: e.url})
+	_, err = no.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: "x", Endpoint: e.url})
 	wants(t, "without a master key", err, fault.Unsupported)
 }
 

@@ -11,7 +11,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
@@ -133,7 +132,7 @@ func FuzzPresented(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		_, err := w.Authorize(rpc.WithRoles(t.Context(), "container"), &platformv1.AuthorizeRequest{AccessToken: s})
+		_, err := w.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: s})
 		wants(t, s, err, fault.Unauthenticated)
 	})
 }

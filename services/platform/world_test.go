@@ -53,7 +53,7 @@ func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformv1.Pla
 		t.Fatal(err)
 	}
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	platformv1.RegisterPlatformServiceServer(server, s)
+	s.Register(server)
 	memory := rpc.NewMemory()
 	go func() { _ = server.Serve(memory) }()
 	conn, err := memory.Dial("container", "gateway")

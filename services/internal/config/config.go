@@ -37,7 +37,7 @@ type Config struct {
 	RPCCertFile   string `key:"rpc_cert_file" help:"Certificate that this process shows to other roles, both as server and as client (mTLS). As a client it speaks for the roles that it names: a URI spiffe://slipway/ROLE for each."`
 	RPCKeyFile    string `key:"rpc_key_file" help:"Private key of rpc_cert_file."`
 	RPCCAFile     string `key:"rpc_ca_file" help:"Authority that signed the other roles' certificates."`
-	RPCSecretFile string `key:"rpc_secret_file" help:"A file with a secret that all roles share, where there are no certificates."`
+	RPCSecretFile string `key:"rpc_secret_file" help:"A file with a secret that all roles share, where there are no certificates. It keeps strangers out, but a role that was taken over can then act as any other: use rpc_cert_file where that matters."`
 
 	EgressAllow        []string `key:"egress_allow" help:"Private addresses, networks or host names that may be reached all the same; by default only public addresses are."`
 	InsecureRegistries []string `key:"insecure_registries" help:"Registries (host:port) that are spoken to in plain HTTP."`

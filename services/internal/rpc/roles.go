@@ -9,8 +9,6 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-
-	"slipway.dev/services/internal/fault"
 )
 
 // roleURI is what a certificate calls a role, before its name.
@@ -18,27 +16,16 @@ const roleURI = "spiffe://slipway/"
 
 type rolesKey struct{}
 
-// WithRoles returns a context of a call by a process that plays the roles.
-func WithRoles(ctx context.Context, roles ...string) context.Context {
-	return context.WithValue(ctx, rolesKey{}, roles)
-}
-
-// Require is fault.Denied unless the calling process plays one of the roles.
+// RolesFrom are the roles that the calling process plays; none outside a call.
 //
 // Which roles it plays it says itself. Over mTLS it is believed about those that
 // its certificate names (a URI spiffe://slipway/ROLE for each). With a shared
 // secret, or on loopback without either, and within one process it is believed:
-// who has the secret can be any part, so the rule keeps parts apart that work as
-// they should and not one that was taken over.
-func Require(ctx context.Context, roles ...string) error {
-	plays, _ := ctx.Value(rolesKey{}).([]string)
-	for _, role := range plays {
-		if slices.Contains(roles, role) {
-			return nil
-		}
-	}
-	return fault.Denied.Newf("This call is for the roles %s, and the caller shows none of them (over mTLS its certificate must name it: %sROLE)",
-		strings.Join(roles, ", "), roleURI)
+// who has the secret can be any part, so rules keep parts apart that work as they
+// should and not one that was taken over.
+func RolesFrom(ctx context.Context) []string {
+	roles, _ := ctx.Value(rolesKey{}).([]string)
+	return roles
 }
 
 // roles are those that a caller says it plays, and may.

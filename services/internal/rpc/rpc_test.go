@@ -81,6 +81,9 @@ func newHarness(t testing.TB, o rpc.ServerOptions) *harness {
 	h.server = rpc.NewServer(o)
 	platformv1.RegisterPlatformServiceServer(h.server, people{room: h.room})
 	containerv1.RegisterContainerServiceServer(h.server, h.room)
+	h.server.Allow(rpc.Callers{{Roles: []string{"registry", "build"}, Calls: []string{
+		platformv1.PlatformService_Authorize_FullMethodName, containerv1.ContainerService_GetLayer_FullMethodName,
+	}}})
 	t.Cleanup(h.server.Server.Stop)
 	return h
 }
@@ -100,11 +103,15 @@ func (h *harness) memory(t testing.TB) *grpc.ClientConn {
 	t.Helper()
 	m := rpc.NewMemory()
 	go func() { _ = h.server.Serve(m) }()
-	return connection(t)(m.Dial())
+	return connection(t)(m.Dial("registry"))
 }
 
+// dial connects as the role registry, unless o names another.
 func dial(t testing.TB, addr string, o rpc.DialOptions) *grpc.ClientConn {
 	t.Helper()
+	if o.Roles == nil {
+		o.Roles = []string{"registry"}
+	}
 	return connection(t)(rpc.Dial(addr, o))
 }
 

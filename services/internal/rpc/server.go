@@ -21,7 +21,6 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"slipway.dev/services/internal/fault"
@@ -60,16 +59,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Server offers rooms over gRPC, with health and reflection.
+// Server offers rooms over gRPC to the roles that may call them, with health. It
+// has no reflection: whoever calls by hand has the protos.
 type Server struct {
 	*grpc.Server
 	health *health.Server
 	o      ServerOptions
+	// callers are the roles that may make a call, by its full name. Read-only once
+	// it serves.
+	callers map[string][]string
 }
 
-// NewServer makes a server without services. Register them, then Serve.
+// NewServer makes a server without services. Register them and Allow their
+// callers, then Serve.
 func NewServer(o ServerOptions) *Server {
-	s := &Server{health: health.NewServer(), o: o}
+	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}}
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
@@ -84,7 +88,6 @@ func NewServer(o ServerOptions) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
 	healthv1.RegisterHealthServer(s.Server, s.health)
-	reflection.Register(s.Server)
 	return s
 }
 
@@ -151,10 +154,13 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 	if s.o.Secret != "" && !isHealth(method) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		if subtle.ConstantTimeCompare([]byte(first(md, keySecret)), []byte(s.o.Secret)) != 1 {
-			return nil, nil, status.Error(codes.Unauthenticated, "this role wants the secret of rpc_secret_file")
+			return nil, nil, s.refused(method, status.Error(codes.Unauthenticated, "this role wants the secret of rpc_secret_file"))
 		}
 	}
-	ctx = WithRoles(incoming(ctx), s.roles(ctx)...)
+	ctx = context.WithValue(incoming(ctx), rolesKey{}, s.roles(ctx))
+	if err := s.authorize(ctx, method); err != nil {
+		return nil, nil, s.refused(method, err)
+	}
 	if deadline, ok := ctx.Deadline(); ok {
 		ctx, cancel := context.WithDeadline(ctx, deadline.Add(-reserve))
 		return ctx, cancel, nil
@@ -162,8 +168,10 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 	return ctx, func() {}, nil
 }
 
-func isHealth(method string) bool {
-	return method == healthv1.Health_Check_FullMethodName || method == healthv1.Health_Watch_FullMethodName
+// refused measures a call that was not let in.
+func (s *Server) refused(method string, err error) error {
+	s.o.Metrics.seconds.WithLabelValues(method, status.Code(err).String()).Observe(0)
+	return err
 }
 
 // leave measures the call and turns its error into what may leave the process.

@@ -114,7 +114,7 @@ func TestMutualTLS(t *testing.T) {
 		tls  *tls.Config
 		want bool
 	}{
-		{"ours", ours.mutual(t, ours), true},
+		{"ours", ours.mutual(t, ours, "registry"), true},
 		{"a client of another authority", foreign.mutual(t, ours), false},
 		{"a client that believes another authority", ours.mutual(t, foreign), false},
 		{"a client without a certificate", noCertificate, false},

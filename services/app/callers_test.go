@@ -1,0 +1,163 @@
+package app
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"slipway.dev/services/build"
+	"slipway.dev/services/container"
+	"slipway.dev/services/inspect"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/metrics"
+	"slipway.dev/services/platform"
+)
+
+// internalCalls are those that no person makes, by the roles that may. Everything
+// else is a person's, through the gateway. It says once more, apart from the
+// rooms' tables, what they are to say.
+func internalCalls() map[string][]string {
+	return map[string][]string{
+		"slipway.build.v1.BuildService/SubmitBuild":          {"container"},
+		"slipway.build.v1.BuildService/CancelBuild":          {"container"},
+		"slipway.build.v1.BuildService/AwaitBuild":           {"container", "registry"},
+		"slipway.build.v1.WorkService/TakeJob":               {"builder"},
+		"slipway.build.v1.WorkService/GetContext":            {"builder"},
+		"slipway.build.v1.WorkService/GetBuildCredentials":   {"builder"},
+		"slipway.container.v1.ContainerService/ResolveToken": {"registry"},
+		"slipway.container.v1.ContainerService/RecordDigest": {"registry"},
+		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "registry"},
+		"slipway.platform.v1.PlatformService/Authorize":      {"build", "container", "inspect"},
+		"slipway.platform.v1.PlatformService/GetCredentials": {"build", "container", "inspect", "registry"},
+		"slipway.platform.v1.PlatformService/GetRunState":    {"container"},
+	}
+}
+
+// everyMethod lists the calls of all services of ours, from their descriptors.
+func everyMethod() []protoreflect.MethodDescriptor {
+	var all []protoreflect.MethodDescriptor
+	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		if !strings.HasPrefix(string(f.Package()), "slipway.") {
+			return true
+		}
+		for i := range f.Services().Len() {
+			service := f.Services().Get(i)
+			for j := range service.Methods().Len() {
+				all = append(all, service.Methods().Get(j))
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// callName is how gRPC calls a method.
+func callName(m protoreflect.MethodDescriptor) string {
+	return "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
+}
+
+// TestEveryRoleAndEveryCall goes over every method of every service, and over
+// every role: a method without a rule fails, and each pair is let in or refused by
+// a server with the rooms' own tables.
+func TestEveryRoleAndEveryCall(t *testing.T) {
+	t.Parallel()
+	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
+	rules := slices.Concat(build.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers())
+	server.Allow(rules)
+	methods := everyMethod()
+	for _, m := range methods {
+		if len(rules.Roles(callName(m))) == 0 {
+			t.Errorf("no rule says who may call %s", m.FullName())
+		}
+	}
+	offerNothing(server, methods)
+	memory := rpc.NewMemory()
+	go func() { _ = server.Serve(memory) }()
+	t.Cleanup(server.Server.Stop)
+	for _, role := range append(Names(), "", "admin") {
+		conn, err := memory.Dial(role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range methods {
+			may := []string{"gateway"}
+			if roles, is := internalCalls()[callName(m)[1:]]; is {
+				may = roles
+			}
+			err := conn.Invoke(t.Context(), callName(m), &emptypb.Empty{}, &emptypb.Empty{})
+			if denied := errors.Is(err, fault.Denied); denied == slices.Contains(may, role) {
+				t.Errorf("%q calls %s: %v", role, m.FullName(), err)
+			}
+		}
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// offerNothing registers services whose calls all answer Unimplemented.
+func offerNothing(server *rpc.Server, methods []protoreflect.MethodDescriptor) {
+	nothing := func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, "") }
+	services := map[string]*grpc.ServiceDesc{}
+	for _, m := range methods {
+		name := string(m.Parent().FullName())
+		if services[name] == nil {
+			services[name] = &grpc.ServiceDesc{ServiceName: name, HandlerType: (*any)(nil)}
+		}
+		services[name].Streams = append(services[name].Streams, grpc.StreamDesc{StreamName: string(m.Name()), Handler: nothing, ServerStreams: true})
+	}
+	for _, desc := range services {
+		server.RegisterService(desc, nil)
+	}
+}
+
+// TestRulesNameWhatExists: a rule of a role or a call that is not there would let
+// nobody in, and hide that.
+func TestRulesNameWhatExists(t *testing.T) {
+	t.Parallel()
+	var calls []string
+	for _, m := range everyMethod() {
+		calls = append(calls, callName(m))
+	}
+	seen := map[string]bool{}
+	for _, rule := range slices.Concat(build.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers()) {
+		for _, role := range rule.Roles {
+			if !slices.Contains(Names(), role) {
+				t.Errorf("there is no role %q", role)
+			}
+		}
+		for _, call := range rule.Calls {
+			if !slices.Contains(calls, call) || seen[call] {
+				t.Errorf("%s is not there, or has two rules", call)
+			}
+			seen[call] = true
+		}
+	}
+}
+
+// TestDialsOfRolesAreAllowed: a room that may call nothing of another has no
+// business with its address, and the other way round.
+func TestDialsOfRolesAreAllowed(t *testing.T) {
+	t.Parallel()
+	rooms := map[string]rpc.Callers{
+		"build": build.Callers(), "container": container.Callers(), "inspect": inspect.Callers(), "metrics": metrics.Callers(), "platform": platform.Callers(),
+	}
+	for _, r := range roles() {
+		for _, room := range r.need.rooms {
+			if !slices.ContainsFunc(rooms[room], func(rule rpc.Rule) bool { return slices.Contains(rule.Roles, r.name) }) {
+				t.Errorf("the role %s connects to %s, and may call nothing there", r.name, room)
+			}
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package container
+
+import (
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/rpc"
+)
+
+// Callers says who may make the room's calls. People come through the gateway and
+// are authenticated here; ResolveToken answers whose image a token opens, with the
+// identity that made it, and is for the role that serves pulls.
+func Callers() rpc.Callers {
+	return rpc.Callers{
+		{Roles: []string{"gateway"}, Calls: []string{
+			containerv1.ContainerService_SubmitContainer_FullMethodName,
+			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
+			containerv1.ContainerService_DescribeContainer_FullMethodName,
+			containerv1.ContainerService_GetContainerStatus_FullMethodName,
+			containerv1.ContainerService_RevokeContainer_FullMethodName,
+			containerv1.ContainerService_RevokeToken_FullMethodName,
+			containerv1.ContainerService_GetServiceInfo_FullMethodName,
+			containerv1.ContainerService_StreamSif_FullMethodName,
+		}},
+		{Roles: []string{"registry"}, Calls: []string{
+			containerv1.ContainerService_ResolveToken_FullMethodName,
+			containerv1.ContainerService_RecordDigest_FullMethodName,
+		}},
+		{Roles: []string{"registry", "builder"}, Calls: []string{
+			containerv1.ContainerService_GetLayer_FullMethodName,
+		}},
+	}
+}
+
+// Register offers the room on a server, to its callers.
+func (s *Service) Register(to *rpc.Server) {
+	to.Allow(Callers())
+	containerv1.RegisterContainerServiceServer(to, s)
+}

@@ -1,0 +1,67 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// Rule lets roles of the program make calls.
+type Rule struct {
+	// Roles that may make the calls, as `slipwayd run ROLE` names them.
+	Roles []string
+	// Calls by their full names: the generated …_FullMethodName.
+	Calls []string
+}
+
+// Callers is a room's table of who may make which of its calls. A call that no
+// rule lists is refused, whoever makes it.
+type Callers []Rule
+
+// Roles are those that may make a call; none when no rule lists it.
+func (c Callers) Roles(call string) []string {
+	var roles []string
+	for _, rule := range c {
+		if slices.Contains(rule.Calls, call) {
+			roles = append(roles, rule.Roles...)
+		}
+	}
+	return roles
+}
+
+// Allow adds a room's rules. It is called where the room's services are
+// registered, before Serve.
+func (s *Server) Allow(c Callers) {
+	for _, rule := range c {
+		for _, call := range rule.Calls {
+			s.callers[call] = append(s.callers[call], rule.Roles...)
+		}
+	}
+}
+
+// authorize is fault.Denied unless a rule lets a role of the calling process make
+// the call. Health is for everybody who can connect: probes play no role.
+func (s *Server) authorize(ctx context.Context, call string) error {
+	if isHealth(call) {
+		return nil
+	}
+	may, plays := s.callers[call], RolesFrom(ctx)
+	if slices.ContainsFunc(plays, func(role string) bool { return slices.Contains(may, role) }) {
+		return nil
+	}
+	s.o.Log.WarnContext(ctx, "A call was refused: no role of the caller may make it",
+		"rpc", call, "roles", plays, "may", may, "request_id", CallFrom(ctx).RequestID)
+	if len(may) == 0 {
+		return fault.Denied.Newf("No role may make this call")
+	}
+	return fault.Denied.Newf("This call is for the roles %s, and the caller shows none of them (over mTLS its certificate must name it: %sROLE)",
+		strings.Join(may, ", "), roleURI)
+}
+
+func isHealth(call string) bool {
+	return call == healthv1.Health_Check_FullMethodName || call == healthv1.Health_Watch_FullMethodName
+}
