@@ -22,11 +22,11 @@ type instruction struct {
 	line int
 }
 
-// dockerfile is a Dockerfile as far as we read one: enough to say which images a
+// sourceFile is a Dockerfile as far as we read one: enough to say which images a
 // build of it reads. Where an engine could read a line in another way than this
 // reader, the reader refuses it: an image that we overlook is one that nobody
 // checked.
-type dockerfile struct {
+type sourceFile struct {
 	// escape is the character that continues lines: `\`, or a backtick.
 	escape       byte
 	instructions []instruction
@@ -34,16 +34,16 @@ type dockerfile struct {
 
 // readDockerfile follows the Dockerfile reference of BuildKit 0.33. fault.Invalid,
 // naming the line, for what is malformed or what we cannot be sure of.
-func readDockerfile(text string) (dockerfile, error) {
+func readDockerfile(text string) (sourceFile, error) {
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return dockerfile{}, fault.Invalid.Newf("the Dockerfile must be text in UTF-8")
+		return sourceFile{}, fault.Invalid.Newf("the Dockerfile must be text in UTF-8")
 	}
 	lines := splitLines(strings.TrimPrefix(text, "\ufeff"))
 	escape, err := escapeDirective(lines)
 	if err != nil {
-		return dockerfile{}, err
+		return sourceFile{}, err
 	}
-	d := dockerfile{escape: escape}
+	d := sourceFile{escape: escape}
 	for at := 0; at < len(lines); {
 		first := at + 1
 		var line string

@@ -14,7 +14,7 @@ const maxImages = 50
 // imagesOf lists the images that a build of a Dockerfile reads, each once, in the
 // order of their first mention: those of FROM, COPY --from and RUN --mount=from=.
 // Stages and scratch are none. fault.Invalid, naming the line, for what is
-// malformed or what we cannot be sure of (see dockerfile).
+// malformed or what we cannot be sure of (see sourceFile).
 func imagesOf(text string, p oci.Platform) ([]oci.Reference, error) {
 	d, err := readDockerfile(text)
 	if err != nil {

@@ -2,6 +2,8 @@ package container
 
 import (
 	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -123,6 +125,32 @@ func TestDockerfilesThatAreRefused(t *testing.T) {
 				t.Errorf("got %v, %v; want %q", images, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestVariablesThatNameEachOther takes little memory to refuse what stands for much,
+// before FROM as within a stage.
+//
+//nolint:paralleltest // it measures what is allocated meanwhile
+func TestVariablesThatNameEachOther(t *testing.T) {
+	for _, name := range []string{"ARG", "FROM a\nARG", "FROM a\nENV"} {
+		text := name + " A0=0123456789\n"
+		_, word, _ := strings.Cut("\n"+name, "\n")
+		word = word[strings.LastIndex(word, "\n")+1:]
+		for i := range 12 {
+			text += fmt.Sprintf("%s A%d=%s\n", word, i+1, strings.Repeat(fmt.Sprintf("$A%d", i), 10))
+		}
+		r := &recipe{field: "containerFile", containerFile: text + "FROM a$A12\n"}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := r.readImages(oci.DefaultPlatform)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, fault.Invalid) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
+			t.Errorf("%s: %d bytes took %d bytes to read", name, len(text), used)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // cutFlags takes the words that begin with "--" from the front of a line. Quotes
@@ -60,13 +61,18 @@ type variables struct {
 	values map[string]string
 	// unsure are names whose value only the engine knows.
 	unsure map[string]bool
+	// size is the length of all values together.
+	size int
 }
 
 // errUnsure is a word that we cannot read as the engine will.
 var errUnsure = fault.Invalid.Newf("write the image name without escapes and special forms of variables")
 
+// errLong is a word of variables that name each other, or something like it.
+var errLong = fault.Invalid.Newf("its variables expand to more than %d characters", limits.DockerfileGrowth)
+
 // set reads the arguments of an ARG instruction.
-func (v variables) set(rest string) {
+func (v *variables) set(rest string) {
 	words, sure := splitWords(rest, v.escape)
 	for _, w := range words {
 		name, value, given := strings.Cut(w, "=")
@@ -78,6 +84,9 @@ func (v variables) set(rest string) {
 			continue
 		}
 		text, err := v.expand(value)
+		if v.size += len(text); v.size > limits.Dockerfile {
+			text, err = "", errLong
+		}
 		v.values[name], v.unsure[name] = text, err != nil
 	}
 }
@@ -113,6 +122,9 @@ func (v variables) expand(word string) (string, error) {
 	}
 	var out strings.Builder
 	for word != "" {
+		if out.Len() > limits.DockerfileGrowth {
+			return "", errLong // before the next one is made of it
+		}
 		switch word[0] {
 		case '\'':
 			text, rest, ok := strings.Cut(word[1:], "'")
@@ -143,6 +155,9 @@ func (v variables) expand(word string) (string, error) {
 			out.WriteByte(word[0])
 			word = word[1:]
 		}
+	}
+	if out.Len() > limits.DockerfileGrowth {
+		return "", errLong
 	}
 	return out.String(), nil
 }

@@ -7,6 +7,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/dockerfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -56,8 +57,10 @@ func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, erro
 }
 
 func (r *recipe) readImages(p oci.Platform) (err error) {
-	r.images, err = imagesOf(r.containerFile, p)
-	return named(r.field, err)
+	if r.images, err = imagesOf(r.containerFile, p); err != nil {
+		return named(r.field, err)
+	}
+	return named(r.field, dockerfile.Check(r.containerFile))
 }
 
 // decoded is the text behind base64 that has been checked.

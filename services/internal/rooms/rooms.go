@@ -3,6 +3,8 @@
 // and is seen in review.
 package rooms
 
+import "slices"
+
 // Ours is the prefix of our own modules.
 const Ours = "slipway.dev/"
 
@@ -60,7 +62,12 @@ func Rules() []Rule {
 
 		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},
-		{Package: "services/container", May: rooms, Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/dockerfile"), Never: []string{buildkit}},
+		// What we read of a Dockerfile is what the engine reads: the parser alone, which
+		// does no I/O.
+		{Package: "services/container/dockerfile", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{
+			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/instructions",
+		}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
 		{Package: "services/metrics", May: rooms, Never: []string{buildkit, redis}},
 		{Package: "services/registry", May: append(plumbing(), "services/internal/spool"), Never: []string{buildkit, sql, redis}},
