@@ -30,6 +30,7 @@ func (a *App) buildBuild() error {
 		Log: a.log.With("room", "build"), Now: time.Now,
 		Settings: build.Settings{
 			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
+			RunningUser: a.cfg.BuildRunningUser, RunningAnonymous: a.cfg.BuildRunningAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
 			Retention: a.cfg.RequestRetention, Own: a.own().String(), BuildersOnDemand: a.cfg.BuildersOnDemand,
 		},

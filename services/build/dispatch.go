@@ -25,7 +25,7 @@ const ahead = 2
 // message id makes it one.
 func (s *Service) dispatch(ctx context.Context) {
 	s.closeIndexes(ctx)
-	waiting, err := s.store.list(ctx, `state = 'PENDING' AND published_at = 0 AND engine <> $1 ORDER BY created_at, id LIMIT 2000`, engineIndex)
+	waiting, err := s.store.firstOfEach(ctx)
 	if err == nil {
 		waiting, err = s.ready(ctx, waiting)
 	}
@@ -45,7 +45,7 @@ func (s *Service) dispatch(ctx context.Context) {
 		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 		return
 	}
-	for _, r := range turns(waiting, out, s.workers.slots) {
+	for _, r := range turns(waiting, out, s.workers.slots, s.share) {
 		if err := s.publish(ctx, r); err != nil {
 			s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 			return
@@ -59,22 +59,54 @@ func (s *Service) troubled(ctx context.Context, what string, err error) {
 	}
 }
 
+// share is how many builds of one kind an owner may have with the workers at a
+// time. One address without a user never has every slot where there are several:
+// a build that only sleeps would keep everybody else waiting for its whole time.
+func (s *Service) share(r record, slots int) int {
+	if r.request.GetIdentity() != nil {
+		if n := s.deps.RunningUser; n > 0 {
+			return n
+		}
+		return ahead * slots
+	}
+	n := max(1, slots-1)
+	if s.deps.RunningAnonymous > 0 {
+		n = min(n, s.deps.RunningAnonymous)
+	}
+	return n
+}
+
 // turns picks who goes next: always the owner with the fewest builds out, and of
-// those with equally many the one who has waited longest.
-func turns(waiting, out []record, slots func(capability) int) []record {
-	room := map[capability]int{}
-	busy := map[string]int{}
+// those with equally many the one who has waited longest. Nobody gets more than
+// their share.
+func turns(waiting, out []record, slots func(capability) int, share func(record, int) int) []record {
+	type holding struct {
+		owner string
+		kind  capability
+	}
+	room, most := map[capability]int{}, map[capability]int{}
+	busy, held := map[string]int{}, map[holding]int{}
 	for _, r := range waiting {
 		c := capabilityOf(r)
-		room[c] = ahead * slots(c)
+		most[c] = slots(c)
+		room[c] = ahead * most[c]
+	}
+	give := func(r record) {
+		c := capabilityOf(r)
+		room[c]--
+		busy[r.owner]++
+		held[holding{r.owner, c}]++
 	}
 	for _, r := range out {
-		room[capabilityOf(r)]--
-		busy[r.owner]++
+		give(r)
+	}
+	waits := func(r record) bool {
+		c := capabilityOf(r)
+		return room[c] <= 0 || held[holding{r.owner, c}] >= share(r, most[c])
 	}
 	var picked []record
 	for {
-		open := slices.DeleteFunc(slices.Clone(waiting), func(r record) bool { return room[capabilityOf(r)] <= 0 })
+		open := slices.DeleteFunc(slices.Clone(waiting), waits)
 		if len(open) == 0 {
 			return picked
 		}
@@ -82,8 +114,7 @@ func turns(waiting, out []record, slots func(capability) int) []record {
 			return cmp.Or(cmp.Compare(busy[a.owner], busy[b.owner]), a.created.Compare(b.created), cmp.Compare(a.id, b.id))
 		})
 		picked = append(picked, next)
-		busy[next.owner]++
-		room[capabilityOf(next)]--
+		give(next)
 		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r record) bool { return r.id == next.id })
 	}
 }

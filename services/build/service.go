@@ -55,6 +55,9 @@ type Deps struct {
 type Settings struct {
 	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
 	BuildsUser, BuildsAnonymous ratelimit.Limit
+	// RunningUser and RunningAnonymous are how many builds of one kind one owner may
+	// have with the workers at a time; 0 is no limit beside the turns (see share).
+	RunningUser, RunningAnonymous int
 	// TimeUser and TimeAnonymous are how long one build may take.
 	TimeUser, TimeAnonymous time.Duration
 	// Retention is how long a build is remembered after it ended; 0 is for ever.

@@ -172,6 +172,20 @@ func (s store) list(ctx context.Context, where string, args ...any) ([]record, e
 	return out, rows.Err()
 }
 
+// inView is how many waiting builds of one owner the dispatcher looks at: it never
+// gives out more at a time, and one owner's long queue does not hide the others'.
+const inView = 50
+
+// firstOfEach are the builds that wait, the first of each owner.
+func (s store) firstOfEach(ctx context.Context) ([]record, error) {
+	return s.list(ctx, `id IN (
+		SELECT id FROM (
+			SELECT id, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY created_at, id) AS place
+			FROM build_builds WHERE state = 'PENDING' AND published_at = 0 AND engine <> $1
+		) AS queue WHERE place <= $2)
+		ORDER BY created_at, id LIMIT 2000`, engineIndex, inView)
+}
+
 // lastNumber is the newest build's number for a content; 0 when there is none.
 func (s store) lastNumber(ctx context.Context, contentID string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
 func queued(owners string) []record {
@@ -17,6 +18,53 @@ func queued(owners string) []record {
 		})
 	}
 	return out
+}
+
+func everything(_ record, slots int) int { return ahead * slots }
+
+// TestShare: an address without a user cannot hold every slot; users may.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name            string
+		waiting, out    string // capitals are users
+		slots           int
+		user, anonymous int
+		want            string
+	}{
+		{name: "one slot stays", waiting: "aaaa", slots: 2, want: "a"},
+		{name: "it is used by others", waiting: "aaab", out: "a", slots: 2, want: "b"},
+		{name: "nobody else waits", waiting: "aaa", out: "a", slots: 2, want: ""},
+		{name: "all but one", waiting: "aaaaaaaa", slots: 8, want: "aaaaaaa"},
+		{name: "the setting", waiting: "aaaaaaaa", slots: 8, anonymous: 2, want: "aa"},
+		{name: "the only slot", waiting: "aaaa", slots: 1, want: "a"},
+		{name: "a user", waiting: "AAAAAA", slots: 2, want: "AAAA"},
+		{name: "a user's setting", waiting: "AAAAAAB", slots: 2, user: 1, want: "AB"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &Service{deps: Deps{Settings: Settings{RunningUser: tc.user, RunningAnonymous: tc.anonymous}}}
+			known := func(owners string) []record {
+				if owners == "" {
+					return nil
+				}
+				list := queued(owners)
+				for _, r := range list {
+					if strings.ToUpper(r.owner) == r.owner {
+						r.request.Identity = &platformv1.Identity{UserId: 1}
+					}
+				}
+				return list
+			}
+			got := ""
+			for _, r := range turns(known(tc.waiting), known(tc.out), func(capability) int { return tc.slots }, s.share) {
+				got += r.owner
+			}
+			if got != tc.want {
+				t.Errorf("next are %q, want %q", got, tc.want)
+			}
+		})
+	}
 }
 
 func TestTurns(t *testing.T) {
@@ -41,7 +89,7 @@ func TestTurns(t *testing.T) {
 				out = queued(tc.out)
 			}
 			got := ""
-			for _, r := range turns(queued(tc.waiting), out, func(capability) int { return tc.slots }) {
+			for _, r := range turns(queued(tc.waiting), out, func(capability) int { return tc.slots }, everything) {
 				got += r.owner
 			}
 			if got != tc.want {
@@ -59,7 +107,7 @@ func TestFairness(t *testing.T) {
 	var out []record
 	order := ""
 	for len(waiting)+len(out) > 0 {
-		for _, r := range turns(waiting, out, func(capability) int { return 1 }) {
+		for _, r := range turns(waiting, out, func(capability) int { return 1 }, everything) {
 			out = append(out, r)
 			for i := range waiting {
 				if waiting[i].id == r.id {

@@ -69,6 +69,9 @@ type Config struct {
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
 	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit."`
 
+	BuildRunningUser      int `key:"build_running_user" default:"0" help:"Builds of each kind that one user may have running at a time; further ones wait. 0: no limit but everybody's turn."`
+	BuildRunningAnonymous int `key:"build_running_anonymous" default:"2" help:"Likewise of one address without a user, which never has all slots where there are several. 0: all but one."`
+
 	BuildRepository       string        `key:"build_repository" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
 	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
 	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Certificate that the builder role shows to the daemons of buildkit_addr (mTLS)."`

@@ -37,7 +37,7 @@ func (c *Config) Validate() error {
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
 		between("pull_wait", c.PullWait, 0, 24*time.Hour),
-		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency}),
+		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency, "build_running_user": c.BuildRunningUser, "build_running_anonymous": c.BuildRunningAnonymous}),
 		processors("build_cpus", c.BuildCPUs),
 		builders(c.BuildkitAddr),
 		compression("sif_compression", c.SifCompression),
