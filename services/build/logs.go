@@ -80,7 +80,14 @@ func (s *Service) followBus(ctx context.Context, id string, each func(jetstream.
 	if err != nil {
 		return err
 	}
-	defer messages.Stop()
+	defer func() {
+		messages.Stop()
+		if info := c.CachedInfo(); info != nil { // the bus would keep it for a minute
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			_ = s.bus.DeleteConsumer(ctx, streamLogs, info.Name)
+		}
+	}()
 	defer context.AfterFunc(ctx, messages.Stop)()
 	for {
 		m, err := messages.Next()
@@ -105,6 +112,7 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 	out := &lineWriter{after: req.GetAfter(), send: stream.Send}
 	ended, leave := s.ended.wait(req.GetBuildId())
 	defer leave()
+	var log *tail // from when it is followed
 	for {
 		rec, err := s.read(ctx, req.GetBuildId())
 		if err != nil {
@@ -119,7 +127,12 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 		if !req.GetFollow() {
 			return s.writtenLog(ctx, rec.id, out)
 		}
-		if err := s.liveLog(ctx, rec.id, ended, out); err != nil {
+		if log == nil {
+			tail, done := s.tails.enter(rec.id)
+			defer done()
+			log = tail
+		}
+		if err := s.liveLog(ctx, rec.id, log, ended, out); err != nil {
 			return err
 		}
 	}
@@ -143,8 +156,13 @@ func (w *lineWriter) chunk(first int64, c *buildv1.LogChunk) error {
 	if len(out.GetLines()) == 0 {
 		return nil
 	}
-	w.after = first + int64(len(c.GetEntries())) - 1
-	return w.send(out)
+	return w.lines(out.GetLines())
+}
+
+// lines sends lines that follow on the last one.
+func (w *lineWriter) lines(list []*buildv1.LogLine) error {
+	w.after = list[len(list)-1].GetOrdinal()
+	return w.send(&buildv1.StreamLogsResponse{Lines: list})
 }
 
 // restart begins to count from the first line again.
@@ -157,8 +175,13 @@ func (w *lineWriter) add(c *buildv1.LogChunk) error {
 	return w.chunk(first, c)
 }
 
+// storedLog begins with the part that holds the first line that the reader lacks.
 func (s *Service) storedLog(ctx context.Context, id string, out *lineWriter) error {
-	for from := int64(0); ; {
+	from, err := s.store.logBefore(ctx, id, out.after+1)
+	if err != nil {
+		return s.deps.DB.Fault("reading a log", err)
+	}
+	for {
 		first, chunk, err := s.store.logAfter(ctx, id, from)
 		if errors.Is(err, fault.NotFound) {
 			return nil
@@ -183,35 +206,34 @@ func (s *Service) writtenLog(ctx context.Context, id string, out *lineWriter) er
 
 // liveLog follows a log until the build ends, or for a while: whoever calls
 // looks then whether it has, since a message may have been lost.
-func (s *Service) liveLog(ctx context.Context, id string, ended <-chan struct{}, out *lineWriter) error {
-	watch, stop := context.WithTimeout(ctx, lookAgain)
-	defer stop()
-	go func() {
+func (s *Service) liveLog(ctx context.Context, id string, log *tail, ended <-chan struct{}, out *lineWriter) error {
+	look := time.NewTimer(lookAgain)
+	defer look.Stop()
+	for {
+		lines, gone, more := log.after(out.after)
+		switch {
+		case gone: // it is too far behind for what is kept
+			before := out.after
+			if err := s.writtenLog(ctx, id, out); err != nil {
+				return err
+			}
+			if out.after > before {
+				continue
+			}
+		case len(lines) > 0:
+			if err := out.lines(lines); err != nil {
+				return err
+			}
+			continue
+		}
 		select {
+		case <-more:
 		case <-ended:
-			stop()
-		case <-watch.Done():
-		}
-	}()
-	out.restart()
-	var broken error
-	err := s.followBus(watch, id, func(m jetstream.Msg) (bool, error) {
-		chunk, _, err := readChunk(m)
-		if err == nil {
-			err = out.add(chunk)
-			broken = err
-		}
-		return false, err
-	})
-	if ctx.Err() != nil || broken != nil {
-		return errors.Join(ctx.Err(), broken)
-	}
-	if watch.Err() == nil && err != nil {
-		// NATS is away, or has no log yet: wait a little.
-		select {
-		case <-watch.Done():
-		case <-time.After(time.Second):
+			return nil
+		case <-look.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
@@ -113,4 +114,48 @@ func TestLogOfWhatIsThere(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 one"}, got.read(t, 1000)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// TestAttackManyFollowers: however many follow a log, the bus has one consumer of
+// it for each process, and none when they have gone.
+func TestAttackManyFollowers(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testkit.SQLite(t))
+	r := p.replica(t, 100)
+	w := newWorker(t, p.bus, 1)
+	r.submit(t, p.request("popular", "", nil))
+	j := w.take(t, r, 1)
+	j.print(t, 1, "one")
+	js, err := jetstream.New(p.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consumers := func() int {
+		stream, err := js.Stream(t.Context(), "BUILD_LOGS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Consumers
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	for range 40 {
+		stream, err := r.StreamLogs(ctx, &buildv1.StreamLogsRequest{BuildId: j.id, Follow: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stream.Recv(); err != nil || m.GetLines()[0].GetText() != "one" {
+			t.Fatalf("a follower reads %v (%v)", m, err)
+		}
+	}
+	if n := consumers(); n != 1 {
+		t.Errorf("40 followers have %d consumers", n)
+	}
+	leave()
+	for range 500 {
+		if consumers() == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("when they have gone, %d consumers are left", consumers())
 }

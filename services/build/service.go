@@ -80,6 +80,7 @@ type Service struct {
 	bus     jetstream.JetStream
 	workers *workers
 	ended   *endings
+	tails   *tails
 	metrics metrics
 	// kick wakes the dispatcher, admitted the counting of builds.
 	kick, admitted chan struct{}
@@ -96,6 +97,7 @@ func New(d Deps) (*Service, error) {
 		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
 		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
+	s.tails = newTails(s)
 	d.Metrics.MustRegister(&backlog{s})
 	return s, s.listen()
 }

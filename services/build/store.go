@@ -275,6 +275,13 @@ func (s store) putLog(ctx context.Context, id string, first int64, chunk *buildv
 	return err
 }
 
+// logBefore is the place behind which logAfter finds the part that a line is in.
+func (s store) logBefore(ctx context.Context, id string, line int64) (first int64, err error) {
+	err = s.db.QueryRowContext(ctx, `
+		SELECT COALESCE(MAX(first), 1) - 1 FROM build_logs WHERE build_id = $1 AND first <= $2`, id, line).Scan(&first)
+	return first, err
+}
+
 // logAfter reads the next part of a log that begins after a line; fault.NotFound
 // when there is none.
 func (s store) logAfter(ctx context.Context, id string, line int64) (first int64, chunk *buildv1.LogChunk, err error) {
