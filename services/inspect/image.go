@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -109,7 +110,7 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 		return c, upstream.ControlFault(l.image.Registry, err)
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(b, oci.MaxDocument))
+	raw, err := io.ReadAll(io.LimitReader(b, limits.Document))
 	if err != nil {
 		return c, upstream.ControlFault(l.image.Registry, err)
 	}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // createdBy names this service in the history of an augmented image.
@@ -81,8 +83,10 @@ type Augmented struct {
 // Augment puts a on top of root: of the image itself, or of the entries for the
 // platforms in an index, whose other entries stay as they are. The same input
 // gives the same bytes, always and everywhere. fault.NotFound when an index has
-// no such entry; fault.Invalid when a document is malformed.
+// no such entry; fault.Invalid when a document is malformed, or there are more of
+// them, or larger ones, than the limits allow.
 func Augment(ctx context.Context, src Source, root Document, a Addition, wanted ...Platform) (Augmented, error) {
+	src = &metered{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
 	if !IsIndex(root.MediaType) {
 		img, err := a.image(ctx, src, root)
 		return Augmented{Root: img.Manifest, Images: []Image{img}}, err
@@ -91,13 +95,14 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, wanted 
 	if err != nil {
 		return Augmented{}, err
 	}
+	matching, err := matches(root, index, wanted)
+	if err != nil {
+		return Augmented{}, err
+	}
 	out := Augmented{}
 	changed := map[int]Document{}
-	for i, entry := range index.Manifests {
-		if entry.Platform == nil || !anyMatches(wanted, *entry.Platform) || IsIndex(entry.MediaType) {
-			continue
-		}
-		doc, err := src.Manifest(ctx, entry.Digest)
+	for _, i := range matching {
+		doc, err := src.Manifest(ctx, index.Manifests[i].Digest)
 		if err != nil {
 			return Augmented{}, err
 		}
@@ -108,28 +113,91 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, wanted 
 		changed[i] = img.Manifest
 		out.Images = append(out.Images, img)
 	}
-	if len(changed) == 0 {
-		return Augmented{}, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platforms(index))
-	}
 	out.Root, err = replaceEntries(root, changed)
 	return out, err
+}
+
+// matches are the positions of the entries that are for one of the platforms.
+func matches(root Document, index Index, wanted []Platform) ([]int, error) {
+	var out []int
+	for i, e := range index.Manifests {
+		if e.Platform != nil && anyMatches(wanted, *e.Platform) && !IsIndex(e.MediaType) {
+			out = append(out, i)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platforms(index))
+	case len(out) > limits.ImagesChanged:
+		return nil, fault.Invalid.Newf("The image index %s has %d images for %s; something can be added to %d at most",
+			root.Digest, len(out), Platforms(wanted), limits.ImagesChanged)
+	}
+	return out, nil
+}
+
+// metered is a source that stops when the documents of one image are too large
+// together.
+type metered struct {
+	Source
+	left int
+}
+
+func (m *metered) Manifest(ctx context.Context, d digest.Digest) (Document, error) {
+	doc, err := m.Source.Manifest(ctx, d)
+	if err != nil {
+		return doc, err
+	}
+	return doc, m.take(len(doc.Bytes))
+}
+
+func (m *metered) Config(ctx context.Context, d Descriptor) ([]byte, error) {
+	raw, err := m.Source.Config(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	return raw, m.take(len(raw))
+}
+
+func (m *metered) take(n int) error {
+	if m.left -= n; m.left < 0 {
+		return fault.Invalid.Newf("The manifests and configs of the image are larger than %d MiB together", limits.ImageDocuments>>20)
+	}
+	return nil
 }
 
 func anyMatches(wanted []Platform, p Platform) bool {
 	return slices.ContainsFunc(wanted, func(w Platform) bool { return w.Matches(p) })
 }
 
+// shownPlatforms is how many platforms a message lists.
+const shownPlatforms = 20
+
 func platforms(x Index) string {
 	var list []string
 	for _, m := range x.Manifests {
-		if m.Platform != nil && m.Platform.OS != "unknown" {
-			list = append(list, m.Platform.String())
+		if m.Platform == nil || m.Platform.OS == "unknown" {
+			continue
 		}
+		if len(list) == shownPlatforms {
+			list = append(list, "…")
+			break
+		}
+		list = append(list, printable(m.Platform.String()))
 	}
 	if len(list) == 0 {
 		return "no platforms"
 	}
 	return strings.Join(list, ", ")
+}
+
+// printable is a short text from outside, for a message.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, shorten(s))
 }
 
 func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, error) {
@@ -138,7 +206,7 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 		return Image{}, err
 	}
 	if t := m.Config.MediaType; t != TypeConfig && t != TypeDockerConfig {
-		return Image{}, fault.Invalid.Newf("%s is no container image (its config is of type %q), so nothing can be added to it", doc.Digest, t)
+		return Image{}, fault.Invalid.Newf("%s is no container image (its config is of type %q), so nothing can be added to it", doc.Digest, shorten(t))
 	}
 	raw, err := src.Config(ctx, m.Config)
 	if err != nil {

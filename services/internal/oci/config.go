@@ -8,6 +8,9 @@ import (
 // config is the image config with a applied, and the layers that go to its
 // architecture.
 func (a Addition) config(raw []byte) ([]byte, []Layer, error) {
+	if err := Check(raw); err != nil {
+		return nil, nil, err
+	}
 	o, err := parseObject(raw)
 	if err != nil {
 		return nil, nil, err

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // object is a JSON object that keeps the order of its members and the exact
@@ -32,6 +34,9 @@ func parseObject(raw []byte) (*object, error) {
 		t, err := dec.Token()
 		if err != nil {
 			return nil, err
+		}
+		if len(o.members) == limits.DocumentMembers {
+			return nil, fmt.Errorf("an object has more than %d members", limits.DocumentMembers)
 		}
 		m := member{key: t.(string)} //nolint:forcetypeassert // the decoder yields keys as strings
 		if o.get(m.key) != nil {
@@ -127,7 +132,7 @@ func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 		return nil, nil
 	}
 	var list []json.RawMessage
-	err := json.Unmarshal(raw, &list)
+	err := Decode(raw, &list)
 	return list, err
 }
 

@@ -12,12 +12,10 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"slipway.dev/services/internal/bounded"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
-
-// MaxDocument is the largest manifest, index or image config in bytes that is
-// read. Registries refuse manifests above 4 MiB; configs can be larger.
-const MaxDocument = 8 << 20
 
 // Media types of documents and layers.
 const (
@@ -56,13 +54,31 @@ type Document struct {
 	Bytes     []byte
 }
 
+// Decode reads a document, or another answer of a registry, into v. One that is
+// refused by Check takes no memory.
+func Decode(raw []byte, v any) error {
+	if err := Check(raw); err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, v)
+}
+
+// Check refuses a document that is too large, or whose JSON is out of proportion
+// to its length. It does not say whether it is JSON at all.
+func Check(raw []byte) error {
+	if len(raw) > limits.Document {
+		return fmt.Errorf("it is larger than %d MiB", limits.Document>>20)
+	}
+	return bounded.Shape{Depth: limits.DocumentDepth, Values: limits.DocumentValues}.Check(raw)
+}
+
 // Annotations are those of a manifest or index; nil where there are none, or it
 // cannot be read.
 func Annotations(d Document) map[string]string {
 	var m struct {
 		Annotations map[string]string `json:"annotations"`
 	}
-	if json.Unmarshal(d.Bytes, &m) != nil {
+	if Decode(d.Bytes, &m) != nil {
 		return nil
 	}
 	return m.Annotations
@@ -98,7 +114,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 		Manifests     json.RawMessage `json:"manifests"`
 		Config        *Descriptor     `json:"config"`
 	}
-	if err := json.Unmarshal(raw, &probe); err != nil {
+	if err := Decode(raw, &probe); err != nil {
 		return "", fault.Invalid.New("The registry answered something that is no image manifest", err)
 	}
 	mediaType = probe.MediaType
@@ -119,7 +135,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	case probe.Config != nil:
 		return TypeManifest, nil
 	}
-	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is no image manifest", mediaType)
+	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is no image manifest", shorten(mediaType))
 }
 
 func cutMediaType(header string) (mediaType, params string, found bool) {
@@ -138,11 +154,14 @@ func IsManifest(mediaType string) bool {
 // ParseManifest reads an image manifest. fault.Invalid when it is malformed.
 func ParseManifest(d Document) (Manifest, error) {
 	var m Manifest
-	if err := json.Unmarshal(d.Bytes, &m); err != nil {
+	if err := Decode(d.Bytes, &m); err != nil {
 		return m, malformed(d, err)
 	}
 	if err := m.Config.validate(); err != nil {
 		return m, malformed(d, fmt.Errorf("config: %w", err))
+	}
+	if len(m.Layers) > limits.ImageLayers {
+		return m, fault.Invalid.Newf("The image %s has %d layers; at most %d are served", d.Digest, len(m.Layers), limits.ImageLayers)
 	}
 	for i, l := range m.Layers {
 		if err := l.validate(); err != nil {
@@ -155,8 +174,11 @@ func ParseManifest(d Document) (Manifest, error) {
 // ParseIndex reads an image index. fault.Invalid when it is malformed.
 func ParseIndex(d Document) (Index, error) {
 	var x Index
-	if err := json.Unmarshal(d.Bytes, &x); err != nil {
+	if err := Decode(d.Bytes, &x); err != nil {
 		return x, malformed(d, err)
+	}
+	if len(x.Manifests) > limits.IndexEntries {
+		return x, fault.Invalid.Newf("The image index %s has %d entries; at most %d are served", d.Digest, len(x.Manifests), limits.IndexEntries)
 	}
 	for i, m := range x.Manifests {
 		if err := m.validate(); err != nil {

@@ -33,7 +33,7 @@ const (
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
-		"proto/gen/...", "services/internal/addition", "services/internal/answer", "services/internal/bus", "services/internal/caller", "services/internal/fault",
+		"proto/gen/...", "services/internal/addition", "services/internal/answer", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
 		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
 	}
 }
@@ -49,7 +49,8 @@ func Rules() []Rule {
 
 		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
 		{Package: "services/internal/limits", Only: []string{"fmt"}},
-		{Package: "services/internal/oci", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{
+		{Package: "services/internal/bounded", Only: []string{}},
+		{Package: "services/internal/oci", May: []string{"services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/opencontainers/go-digest", "github.com/distribution/reference",
 		}},
 		{Package: "services/internal/addition", May: []string{"proto/gen/...", "services/internal/oci"}},

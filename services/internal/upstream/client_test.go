@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
@@ -175,7 +176,7 @@ func TestWrongContent(t *testing.T) {
 			_, _ = rw.Write(raw)
 		}
 	}
-	large := append(bytes.Clone(other), bytes.Repeat([]byte(" "), oci.MaxDocument+1-len(other))...)
+	large := append(bytes.Clone(other), bytes.Repeat([]byte(" "), limits.Document+1-len(other))...)
 	for _, tc := range []struct {
 		name, ref string // "" is the image's digest
 		serve     http.HandlerFunc
@@ -186,7 +187,7 @@ func TestWrongContent(t *testing.T) {
 		{"a tag, and bytes that the header does not fit", "1", serve(digest.FromString("x").String(), other), fault.Unavailable},
 		{"a tag without a header", "1", serve("", other), nil},
 		{"a tag with a header that is no digest", "1", serve("x", other), nil},
-		{"as large as may be", "1", serve("", large[:oci.MaxDocument]), nil},
+		{"as large as may be", "1", serve("", large[:limits.Document]), nil},
 		{"too large", "1", serve("", large), fault.Unavailable},
 		{"a web page", "1", serve("", []byte("<html>")), fault.Invalid},
 		{"schema 1", "1", serve("", []byte(`{"schemaVersion":1}`)), fault.Invalid},

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -216,12 +217,12 @@ func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL, h
 }
 
 func (c *Client) read(repo Repository, resp *http.Response) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, oci.MaxDocument+1))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.Document+1))
 	if err != nil {
 		return nil, unreachable(repo.Host, err)
 	}
-	if len(raw) > oci.MaxDocument {
-		return nil, unexpected(repo.Host, errors.New("its answer is larger than 8 MiB"))
+	if len(raw) > limits.Document {
+		return nil, unexpected(repo.Host, errors.New("its answer is larger than 4 MiB"))
 	}
 	return raw, nil
 }
