@@ -142,7 +142,7 @@ func (a *App) openNetwork(context.Context) error {
 	if err != nil {
 		return err
 	}
-	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg, Known: known}
+	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg, Known: known, Documents: upstream.NewDocuments()}
 	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
 	return nil
 }

@@ -131,6 +131,7 @@ func (a *App) buildInspect() error {
 		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(),
 		AnonymousAccess: a.cfg.AnonymousAccess,
+		PullsUser:       a.cfg.LimitPullsUser,
 		PullsAnonymous:  a.cfg.LimitPullsAnonymous,
 	})
 	a.services = append(a.services, s.Register)

@@ -2,8 +2,6 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -16,8 +14,8 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -39,7 +37,12 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if err != nil {
 		return nil, err
 	}
-	l := look{client: s.deps.Control.For(access, image.Registry), image: image}
+	if err := s.charge(ctx, caller.Of(who)); err != nil {
+		return nil, err
+	}
+	ctx, done := s.deps.Control.Documents().Hold(ctx)
+	defer done()
+	l := look{client: s.deps.Control.For(access, image.Registry), documents: s.deps.Control.Documents(), image: image}
 	doc, err := l.manifest(ctx, image)
 	if err != nil {
 		return nil, err
@@ -48,6 +51,17 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 		return s.index(ctx, l, doc, platform)
 	}
 	return s.container(ctx, l, doc)
+}
+
+// charge counts an inspection as a pull: it costs as much, and the registry that
+// is asked cannot tell them apart.
+func (s *Service) charge(ctx context.Context, who caller.ID) error {
+	client, limit := rpc.CallFrom(ctx).Client(), s.deps.PullsAnonymous
+	if !who.IsAnonymous() {
+		client, limit = "user:"+who.User(), s.deps.PullsUser
+	}
+	_, err := s.deps.Limiter.Charge(ctx, "pulls", client, limit, 1)
+	return err
 }
 
 func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *oci.Platform, error) {
@@ -71,8 +85,9 @@ func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *oci.Platform, er
 
 // look reads one image's documents with one access.
 type look struct {
-	client *regclient.RegClient
-	image  oci.Reference
+	client    *regclient.RegClient
+	documents *upstream.Documents
+	image     oci.Reference
 }
 
 // document is a manifest, and the type it was found to have.
@@ -110,11 +125,15 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 		return c, upstream.ControlFault(l.image.Registry, err)
 	}
 	defer func() { _ = b.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(b, limits.Document))
+	raw, release, err := l.documents.Read(ctx, b, -1)
 	if err != nil {
 		return c, upstream.ControlFault(l.image.Registry, err)
 	}
-	if err := json.Unmarshal(raw, &c); err != nil {
+	defer release()
+	if d.Digest.Algorithm().FromBytes(raw) != d.Digest {
+		return c, fault.Invalid.Newf("The config of the image does not have its digest %s", d.Digest)
+	}
+	if err := oci.Decode(raw, &c); err != nil {
 		return c, fault.Invalid.New("The config of the image is malformed", err)
 	}
 	return c, nil

@@ -22,8 +22,9 @@ type Deps struct {
 	Limiter  *ratelimit.Limiter
 	// AnonymousAccess says whether callers without an access token are served.
 	AnonymousAccess bool
-	// PullsAnonymous limits what is charged as a pull of a client's address.
-	PullsAnonymous ratelimit.Limit
+	// PullsUser and PullsAnonymous limit inspections, which are charged as pulls of a
+	// user or a client's address.
+	PullsUser, PullsAnonymous ratelimit.Limit
 }
 
 // Service implements inspectv1.InspectServiceServer. Make it with New.

@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"encoding/json"
-
 	"google.golang.org/protobuf/proto"
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
@@ -109,7 +107,7 @@ func fillSchema1(out *inspectv1.ContainerInspection, doc document) error {
 		Architecture string                     `json:"architecture"`
 		FSLayers     []struct{ BlobSum string } `json:"fsLayers"`
 	}
-	if err := json.Unmarshal(doc.raw, &m); err != nil {
+	if err := oci.Decode(doc.raw, &m); err != nil {
 		return fault.Invalid.New("The manifest of the image is malformed", err)
 	}
 	out.Config = &inspectv1.ImageConfig{Architecture: present(m.Architecture)}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -82,6 +84,13 @@ func redirect(w http.ResponseWriter, location string) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
+// isOwn says whether a host is the one under which clients know this service: a
+// redirect there would come from whoever runs the registry, in our name.
+func (s *Registry) isOwn(host string) bool {
+	own, err := url.Parse(s.deps.PublicURL)
+	return err == nil && strings.EqualFold(own.Host, host)
+}
+
 // byteRange is the form of Range that is passed on; anything else means the whole.
 var byteRange = regexp.MustCompile(`^bytes=(\d+-\d*|-\d+)$`)
 
@@ -102,6 +111,9 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	}
 	h := w.Header()
 	if b.Redirect != nil {
+		if s.isOwn(b.Redirect.Host) {
+			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
+		}
 		if r.Method == http.MethodGet {
 			redirect(w, b.Redirect.String())
 			return nil

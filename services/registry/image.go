@@ -10,6 +10,8 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -91,7 +93,9 @@ func newImages(d Deps) *images {
 }
 
 func (img *image) weight() uint32 {
-	n := 2048 + len(img.root.Bytes) + 200*(len(img.entries)+len(img.blobs))
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	n := 2048 + len(img.root.Bytes) + 200*(len(img.entries)+len(img.blobs)+len(img.others))
 	for _, d := range img.made {
 		n += len(d.Bytes)
 	}
@@ -179,6 +183,8 @@ func (r reader) image(ctx context.Context, g *grant, root digest.Digest) (*image
 }
 
 func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
+	ctx, done := r.images.client.Hold(ctx)
+	defer done()
 	doc, err := r.Manifest(ctx, root)
 	if err != nil {
 		return nil, err
@@ -221,11 +227,25 @@ func (img *image) addBlobs(doc oci.Document) error {
 	if err != nil {
 		return err
 	}
+	if len(img.blobs)+len(m.Layers) >= limits.ImageBlobs {
+		return fault.Invalid.Newf("The image leads to more than %d blobs", limits.ImageBlobs)
+	}
 	img.noted[doc.Digest] = true
 	for _, d := range append(m.Layers, m.Config) {
 		img.blobs[d.Digest] = d.Size
 	}
 	return nil
+}
+
+// addOthers notes manifests that the image leads to.
+func (img *image) addOthers(list []digest.Digest) {
+	img.mu.Lock()
+	defer img.mu.Unlock()
+	for _, d := range list {
+		if len(img.others) < limits.ImageBlobs {
+			img.others[d] = true
+		}
+	}
 }
 
 // leadsTo says whether a manifest is the root, one of its entries, or was found

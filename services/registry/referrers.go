@@ -9,6 +9,7 @@ import (
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -65,11 +66,11 @@ func filter(list []descriptor.Descriptor, artifactType string) []descriptor.Desc
 
 // noteReferrers makes the referrers ones that the client may go on to.
 func (img *image) noteReferrers(list []descriptor.Descriptor) {
-	img.mu.Lock()
-	defer img.mu.Unlock()
-	for _, d := range list {
-		img.others[d.Digest] = true
+	digests := make([]digest.Digest, len(list))
+	for i, d := range list {
+		digests[i] = d.Digest
 	}
+	img.addOthers(digests)
 }
 
 // referrers asks upstream, by its API or, where it has none, by the tag that
@@ -79,12 +80,12 @@ func (r reader) referrers(ctx context.Context, d digest.Digest) ([]descriptor.De
 	if err != nil {
 		return nil, err
 	}
-	list, err := r.images.control.For(r.access, r.repo.Host).ReferrerList(ctx, subject)
+	list, err := r.images.control.For(r.access, r.repo.Host).ReferrerList(upstream.WithPages(ctx), subject)
 	if err != nil {
 		return nil, upstream.ControlFault(r.repo.Host, err)
 	}
 	if list.Descriptors == nil {
 		return []descriptor.Descriptor{}, nil
 	}
-	return list.Descriptors, nil
+	return list.Descriptors[:min(len(list.Descriptors), limits.Referrers)], nil
 }

@@ -7,11 +7,9 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
-
-// maxWalk is how many manifests behind one image are read in search of a digest.
-const maxWalk = 256
 
 // walk reads every manifest behind the image that was not read yet, and those
 // that refer to it: a client may go on here with what another replica showed it.
@@ -23,7 +21,11 @@ func (r reader) walk(ctx context.Context, g *grant, root digest.Digest, img *ima
 		return nil
 	}
 	_, err := r.images.walking.Do(ctx, r.key(g, root), func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, r.walkNow(ctx, img)
+		err := r.walkNow(ctx, img)
+		if err == nil {
+			r.images.made.Set(r.key(g, root), img) // it has grown, and weighs more
+		}
+		return struct{}{}, err
 	})
 	return err
 }
@@ -36,7 +38,7 @@ func (r reader) walkNow(ctx context.Context, img *image) error {
 	if !img.augmented {
 		queue = append(queue, img.root.Digest)
 	}
-	for n := 0; len(queue) > 0 && n < maxWalk; n++ {
+	for n := 0; len(queue) > 0 && n < limits.WalkManifests; n++ {
 		d := queue[0]
 		queue = queue[1:]
 		if _, ours := img.made[d]; ours {
@@ -80,10 +82,6 @@ func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]diges
 	for _, e := range refs {
 		next = append(next, e.Digest)
 	}
-	img.mu.Lock()
-	for _, n := range next {
-		img.others[n] = true
-	}
-	img.mu.Unlock()
+	img.addOthers(next)
 	return next, nil
 }

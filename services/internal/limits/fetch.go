@@ -1,6 +1,9 @@
 package limits
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Bounds of what is read from registries.
 const (
@@ -21,18 +24,44 @@ const (
 	// ImageDocuments bounds, in bytes, the documents of one image that is changed or
 	// inspected: an index and all manifests and configs that are read behind it.
 	ImageDocuments = 16 << 20
+	// DocumentsAtOnce bounds, in bytes, the documents larger than SmallDocument that
+	// one process reads at a time; DocumentsWait is how long one waits for its turn.
+	DocumentsAtOnce = 128 << 20
+	SmallDocument   = 64 << 10
+	DocumentsWait   = 10 * time.Second
+	// TokenAnswer is the largest answer of a token service, and ErrorAnswer what is
+	// read of an answer that is an error, in bytes.
+	TokenAnswer, ErrorAnswer = 1 << 20, 64 << 10
+	// AnswerHeader is the largest header of an answer, in bytes.
+	AnswerHeader = 128 << 10
+	// Redirects is how many are followed for one request, RedirectURL how long the
+	// address of one may be in bytes.
+	Redirects, RedirectURL = 5, 8 << 10
+	// Referrers is how many of a manifest's referrers are listed, ReferrerPages how
+	// many pages of them are read.
+	Referrers, ReferrerPages = 1000, 8
+	// WalkManifests is how many manifests behind one image are read in search of a
+	// digest, and ImageBlobs how many blobs one image may lead to.
+	WalkManifests, ImageBlobs = 256, 1 << 15
 )
 
 // fetchRows bound what is read from registries, layer URLs, platforms and token services.
 func fetchRows() []Row {
 	n := strconv.Itoa
 	return []Row{
-		{What: "manifest, index or image config", Bound: size(Document), Why: "What the distribution specification has registries accept; all of it is in memory."},
-		{What: "values and nesting in such a document", Bound: n(DocumentValues) + " values, " + n(DocumentDepth) + " levels", Why: "Two bytes of JSON become a hundred when they are decoded."},
-		{What: "members of an object in such a document that is changed", Bound: n(DocumentMembers), Why: "Each is compared with all others, to find those that come twice."},
-		{What: "entries of an image index", Bound: n(IndexEntries), Why: "The largest in use have about 50, with an attestation for each image."},
-		{What: "layers of an image", Bound: n(ImageLayers), Why: "Engines stop at 128; each layer is remembered for the time of a pull."},
-		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "Each costs two requests, and memory for two documents."},
-		{What: "documents of one image", Bound: size(ImageDocuments), Why: "An index can list many manifests of the largest size."},
+		{What: "manifest, index or image config", Bound: size(Document), Why: "what the distribution specification has registries accept; all of it is in memory"},
+		{What: "values and nesting in such a document", Bound: n(DocumentValues) + " values, " + n(DocumentDepth) + " levels", Why: "two bytes of JSON become a hundred when they are decoded"},
+		{What: "members of an object in such a document that is changed", Bound: n(DocumentMembers), Why: "each is compared with all others, to find those that come twice"},
+		{What: "entries of an image index", Bound: n(IndexEntries), Why: "the largest in use have about 50, with an attestation for each image"},
+		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is remembered for the time of a pull"},
+		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
+		{What: "documents larger than " + size(SmallDocument) + " that one process reads at a time", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; whoever waits longer than " + DocumentsWait.String() + " is answered 503"},
+		{What: "answer of a registry's token service", Bound: size(TokenAnswer), Why: "it holds one token"},
+		{What: "header of an answer", Bound: size(AnswerHeader), Why: "headers are in memory in full; the usual default of 10 MiB is more than a document"},
+		{What: "redirects of one request", Bound: n(Redirects) + ", of " + size(RedirectURL) + " each", Why: "a registry could send the service round in circles"},
+		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a circle"},
+		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
+		{What: "blobs that one image leads to", Bound: n(ImageBlobs), Why: "they are remembered for the time of a pull"},
+		{What: "documents of one image", Bound: size(ImageDocuments), Why: "an index can list many manifests of the largest size"},
 	}
 }

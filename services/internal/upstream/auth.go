@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,9 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // tokenKey names an Authorization header: good for one access to one repository.
@@ -86,8 +88,8 @@ func (a *authorizer) allows(scheme string, repo Repository) bool {
 // bearer fetches a token from the realm that a registry names.
 func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (string, error) {
 	realm, err := url.Parse(c.params["realm"])
-	if err != nil || !a.allows(realm.Scheme, key.repo) {
-		return "", fmt.Errorf("%s names a token service that is not https: %q", key.repo.Host, c.params["realm"])
+	if err != nil || !a.allows(realm.Scheme, key.repo) || realm.User != nil || realm.Host == "" {
+		return "", fmt.Errorf("%s names a token service that is not https: %.200q", key.repo.Host, c.params["realm"])
 	}
 	q := realm.Query()
 	if s := c.params["service"]; s != "" {
@@ -114,7 +116,7 @@ func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (str
 	if resp.StatusCode != http.StatusOK {
 		return "", &statusError{key.repo.Host, resp.StatusCode, retryAfter(resp)}
 	}
-	h, err := readToken(io.LimitReader(resp.Body, 1<<20))
+	h, err := readToken(io.LimitReader(resp.Body, limits.TokenAnswer))
 	if err != nil {
 		return "", fmt.Errorf("the token service of %s: %w", key.repo.Host, err)
 	}
@@ -128,7 +130,11 @@ func readToken(r io.Reader) (authHeader, error) {
 		AccessToken string  `json:"access_token"`
 		ExpiresIn   float64 `json:"expires_in"`
 	}
-	if err := json.NewDecoder(r).Decode(&t); err != nil {
+	raw, err := io.ReadAll(r)
+	if err != nil {
+		return authHeader{}, err
+	}
+	if err := oci.Decode(raw, &t); err != nil {
 		return authHeader{}, fmt.Errorf("no JSON answer: %w", err)
 	}
 	if t.Token == "" {

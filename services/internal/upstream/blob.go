@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // Blob is an answer to a blob request. Exactly one of Body and Redirect is set;
@@ -25,7 +27,8 @@ type Blob struct {
 	// taken up again where it ended. Empty for HEAD.
 	Body io.ReadCloser
 	// Redirect is where else the content is; whoever reads it needs no login
-	// there.
+	// there. It is https (or http, for a plain registry) at a host to which clients
+	// may be sent.
 	Redirect *url.URL
 }
 
@@ -40,6 +43,9 @@ func (c *Client) Blob(ctx context.Context, method string, repo Repository, d dig
 		drain(resp)
 		if err != nil {
 			return nil, unexpected(repo.Host, err)
+		}
+		if target, err = c.passable(ctx, repo, target); err != nil {
+			return nil, err
 		}
 		return &Blob{Redirect: target}, nil
 	}
@@ -64,7 +70,7 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 		header = http.Header{"Range": {rangeHeader}}
 	}
 	resp, err := c.get(ctx, method, "blob", repo, "/blobs/"+d.String(), a, header)
-	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < 5; hop++ {
+	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < limits.Redirects; hop++ {
 		target := ownLocation(resp)
 		if target == nil {
 			break
@@ -154,7 +160,7 @@ func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest,
 	}
 	status, rng := b.Status, b.ContentRange
 	for hop := 0; b.Redirect != nil; hop++ {
-		if hop == 5 {
+		if hop == limits.Redirects {
 			return nil, unexpected(repo.Host, errors.New("it redirects too often"))
 		}
 		resp, err := c.follow(ctx, repo, b.Redirect, http.Header{"Range": {part}})

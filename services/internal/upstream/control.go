@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 type Control struct {
 	http    *http.Client
 	plain   map[string]bool
+	docs    *Documents
 	clients *otter.Cache[controlKey, *regclient.RegClient]
 }
 
@@ -33,9 +35,11 @@ type controlKey struct {
 
 // NewControl makes one with the settings of the thin client.
 func NewControl(o Options) *Control {
+	docs := cmp.Or(o.Documents, NewDocuments())
 	c := &Control{
-		http:  &http.Client{Transport: impatient{NewTransport(o.Egress)}},
+		http:  &http.Client{Transport: guard{NewTransport(o.Egress), docs}, CheckRedirect: checkRedirect},
 		plain: map[string]bool{},
+		docs:  docs,
 		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
 			MaximumSize:      1_000,
 			ExpiryCalculator: otter.ExpiryAccessing[controlKey, *regclient.RegClient](10 * time.Minute),
@@ -47,17 +51,8 @@ func NewControl(o Options) *Control {
 	return c
 }
 
-// impatient hides how long a registry wants us to wait: regclient would sleep
-// for that time, while somebody waits for an answer.
-type impatient struct{ http.RoundTripper }
-
-func (t impatient) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.RoundTripper.RoundTrip(r)
-	if err == nil {
-		resp.Header.Del("Retry-After")
-	}
-	return resp, err
-}
+// Documents bounds the memory of what is read.
+func (c *Control) Documents() *Documents { return c.docs }
 
 // For answers the client for one access to one registry.
 func (c *Control) For(a Access, host string) *regclient.RegClient {

@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -25,4 +27,9 @@ func (f *Flight[K, V]) Waiting(key K) int {
 		return c.waiting
 	}
 	return 0
+}
+
+// Passable says where a client may be sent by a registry.
+func Passable(c *Client, ctx context.Context, host string, target *url.URL) (*url.URL, error) { //nolint:revive // the client is what is tested
+	return c.passable(ctx, Repository{Host: host}, target)
 }

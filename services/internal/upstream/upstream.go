@@ -6,9 +6,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -56,12 +56,16 @@ type Options struct {
 	// Known are registries that metrics tell apart, beside Plain and a few public
 	// ones; all others are one.
 	Known []string
+	// Documents bounds the memory of documents; nil is a bound of its own.
+	Documents *Documents
 }
 
 // Client is the thin client of the pull path. Safe for concurrent use.
 type Client struct {
 	http    *http.Client
+	egress  *Egress
 	plain   map[string]bool
+	docs    *Documents
 	auth    *authorizer
 	metrics metrics
 	tracer  trace.Tracer
@@ -77,8 +81,10 @@ func NewTransport(e *Egress) *http.Transport {
 		MaxIdleConns:          512,
 		MaxIdleConnsPerHost:   128,
 		DisableCompression:    true, // digests are of the bytes as they are stored
-		WriteBufferSize:       4 << 10,
-		ReadBufferSize:        32 << 10,
+		// What a stranger's header may hold is in memory before anybody has seen it.
+		MaxResponseHeaderBytes: limits.AnswerHeader,
+		WriteBufferSize:        4 << 10,
+		ReadBufferSize:         32 << 10,
 	}
 }
 
@@ -89,7 +95,9 @@ func New(o Options) *Client {
 			Transport:     NewTransport(o.Egress),
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+		egress:  o.Egress,
 		plain:   map[string]bool{},
+		docs:    cmp.Or(o.Documents, NewDocuments()),
 		tracer:  otel.Tracer("slipway.dev/upstream"),
 		metrics: newMetrics(o),
 	}
@@ -145,10 +153,11 @@ func (c *Client) Manifest(ctx context.Context, repo Repository, ref string, a Ac
 		return oci.Document{}, err
 	}
 	defer drain(resp)
-	raw, err := c.read(repo, resp)
+	raw, release, err := c.read(ctx, repo, resp)
 	if err != nil {
 		return oci.Document{}, err
 	}
+	defer release()
 	want := digest.Digest(ref)
 	if want.Validate() != nil {
 		want = digest.Digest(resp.Header.Get("Docker-Content-Digest"))
@@ -173,7 +182,7 @@ func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, 
 	if err != nil {
 		return nil, err
 	}
-	for range 5 {
+	for range limits.Redirects {
 		if resp.StatusCode < 300 || resp.StatusCode > 399 {
 			break
 		}
@@ -187,10 +196,11 @@ func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, 
 		}
 	}
 	defer drain(resp)
-	raw, err := c.read(repo, resp)
+	raw, release, err := c.read(ctx, repo, resp)
 	if err != nil {
 		return nil, err
 	}
+	defer release()
 	if d.Digest.Algorithm().FromBytes(raw) != d.Digest {
 		return nil, wrongDigest(repo, d.Digest)
 	}
@@ -199,8 +209,8 @@ func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, 
 
 // follow reads what a registry redirected to; no login goes along.
 func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL, header http.Header) (*http.Response, error) {
-	if target.Scheme != "https" && !c.plain[repo.Host] {
-		return nil, unexpected(repo.Host, errors.New("it redirects to plain http"))
+	if err := c.checkTarget(repo, target); err != nil {
+		return nil, unexpected(repo.Host, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
 	if err != nil {
@@ -216,16 +226,20 @@ func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL, h
 	return c.checked(repo.Host, "redirect", resp)
 }
 
-func (c *Client) read(repo Repository, resp *http.Response) ([]byte, error) {
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.Document+1))
+func (c *Client) read(ctx context.Context, repo Repository, resp *http.Response) (raw []byte, release func(), err error) {
+	raw, release, err = c.docs.Read(ctx, resp.Body, resp.ContentLength)
+	if errors.Is(err, errTooLarge) {
+		return nil, nil, unexpected(repo.Host, err)
+	}
 	if err != nil {
-		return nil, unreachable(repo.Host, err)
+		return nil, nil, unreachable(repo.Host, err)
 	}
-	if len(raw) > limits.Document {
-		return nil, unexpected(repo.Host, errors.New("its answer is larger than 4 MiB"))
-	}
-	return raw, nil
+	return raw, release, nil
 }
+
+// Hold begins a piece of work that goes on with the documents it reads; see
+// Documents.Hold.
+func (c *Client) Hold(ctx context.Context) (_ context.Context, done func()) { return c.docs.Hold(ctx) }
 
 func accept(types string) http.Header { return http.Header{"Accept": {types}} }
 
