@@ -26,7 +26,7 @@ func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeCo
 
 // RevokeToken does the same for operators.
 func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenRequest) (*containerv1.RevokeTokenResponse, error) {
-	if _, err := s.operators.Check(rpc.CallFrom(ctx).Authorization); err != nil {
+	if _, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
 		return nil, err
 	}
 	if err := s.revoke(ctx, req.GetToken()); err != nil {

@@ -67,7 +67,7 @@ type reply struct {
 }
 
 func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) {
-	if _, err := s.accounts.Check(rpc.CallFrom(ctx).Authorization); err != nil {
+	if _, err := s.accounts.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
 		return reply{}, err
 	}
 	day, org := q.GetDate(), strings.ToLower(q.GetOrg())

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
 )
 
 // usedEvery is how coarsely a token's last use is kept.
@@ -66,6 +69,16 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 
 func refused(cause error) error {
 	return fault.Unauthenticated.New("The access token is not valid", cause)
+}
+
+// chargeSignIn counts a sign-in, which nobody needs a token for, against the client.
+func (s *Service) chargeSignIn(ctx context.Context) error {
+	if s.deps.Limiter == nil {
+		return nil
+	}
+	limit := ratelimit.Limit{{Count: limits.SignIns, Window: limits.LoginWindow}}
+	_, err := s.deps.Limiter.Charge(ctx, "sign-ins", rpc.CallFrom(ctx).Client(), limit, 1)
+	return err
 }
 
 // charge counts a call against its token.

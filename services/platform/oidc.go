@@ -86,6 +86,9 @@ func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRe
 	if err := s.checkProgram(req.GetProgram()); err != nil {
 		return nil, err
 	}
+	if err := s.chargeSignIn(ctx); err != nil {
+		return nil, err
+	}
 	_, config, err := s.oidc.discover(ctx)
 	if err != nil {
 		return nil, err

@@ -3,14 +3,20 @@ package platform_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
@@ -123,4 +129,26 @@ func TestSignInAtAProviderIsRefused(t *testing.T) {
 	must(cold.client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()}))(t)
 	_, err = newWorld(t, testkit.SQLite(t)).client.BeginSignIn(t.Context(), &platformv1.BeginSignInRequest{Program: program()})
 	wants(t, "no provider", err, fault.Unsupported)
+}
+
+// TestSignInsOfOneClient: nobody fills the table of sign-ins.
+func TestSignInsOfOneClient(t *testing.T) {
+	t.Parallel()
+	i := testkit.NewIssuer(t)
+	c, d := january(), deps(t, testkit.SQLite(t))
+	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
+	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
+	w := newWorldWith(t, d, c)
+	begin := func(ip string) error {
+		ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
+		_, err := w.client.BeginSignIn(ctx, &platformv1.BeginSignInRequest{Program: program()})
+		return err
+	}
+	for n := range limits.SignIns {
+		if err := begin("192.0.2.1"); err != nil {
+			t.Fatalf("sign-in %d: %v", n, err)
+		}
+	}
+	wants(t, "one more", begin("192.0.2.1"), fault.Exhausted)
+	wants(t, "another client", begin("192.0.2.2"), nil)
 }

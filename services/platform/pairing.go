@@ -24,7 +24,7 @@ const pairingTTL = 30 * 24 * time.Hour
 // CreatePairing takes the public key of a service that may read credentials on
 // behalf of those who have a token.
 func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
-	operator, err := s.operators.Check(rpc.CallFrom(ctx).Authorization)
+	operator, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization)
 	if err != nil {
 		return nil, err
 	}

@@ -1,13 +1,15 @@
 package htpasswd
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"strings"
 	"testing"
 
 	"golang.org/x/crypto/bcrypt"
 )
+
+// nobody is a hash that no password has.
+const nobody = "$2a$10$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 
 // FuzzParse holds that what is read as an account is one.
 func FuzzParse(f *testing.F) {
@@ -51,16 +53,16 @@ func TestBcryptIsAskedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Accounts{file: File{Path: "accounts"}, hashes: map[string][]byte{"ada": hash}, passed: map[string][sha256.Size]byte{}}
+	a := newAccounts(File{Path: "accounts"}, map[string][]byte{"ada": hash})
 	right, wrong := "Basic "+base64.StdEncoding.EncodeToString([]byte("ada:x")), "Basic "+base64.StdEncoding.EncodeToString([]byte("ada:y"))
-	if _, err := a.Check(right); err != nil {
+	if _, err := a.Check(t.Context(), "ip:192.0.2.1", right); err != nil {
 		t.Fatal(err)
 	}
 	a.hashes["ada"] = []byte(nobody) // bcrypt would refuse everything
-	if _, err := a.Check(right); err != nil {
+	if _, err := a.Check(t.Context(), "ip:192.0.2.1", right); err != nil {
 		t.Errorf("what has passed is not remembered: %v", err)
 	}
-	if _, err := a.Check(wrong); err == nil {
+	if _, err := a.Check(t.Context(), "ip:192.0.2.1", wrong); err == nil {
 		t.Error("another password passed")
 	}
 }

@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 		{"nothing", "", "", on, fault.Unauthenticated},
 		{"switched off", basic("ops:pass:word"), "", off, fault.NotFound},
 	} {
-		if name, err := c.accounts.Check(c.header); name != c.want || !errors.Is(err, c.err) {
+		if name, err := c.accounts.Check(t.Context(), "ip:192.0.2.1", c.header); name != c.want || !errors.Is(err, c.err) {
 			t.Errorf("%s: %q, %v; want %q, %v", c.name, name, err, c.want, c.err)
 		}
 	}
