@@ -47,6 +47,9 @@ func (a *App) platformDeps() (platform.Deps, error) {
 	if a.redis != nil {
 		d.Limiter = a.limiter()
 	}
+	if a.nats != nil {
+		d.Bus = a.nats
+	}
 	return d, nil
 }
 

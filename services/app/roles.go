@@ -11,6 +11,8 @@ import (
 // need is what a role has to have in its process.
 type need struct {
 	sql, redis, bus bool
+	// hears is what can do without the bus: it learns of changes a minute later then.
+	hears bool
 	// rooms are the roles it calls; the rooms build and metrics may be missing: then
 	// nothing is built, or no counts are shown.
 	rooms []string
@@ -26,11 +28,11 @@ type role struct {
 // roles is the table of everything a process can play, callees first.
 func roles() []role {
 	return []role{
-		{"platform", need{sql: true, redis: true}, (*App).buildPlatform},
+		{"platform", need{sql: true, redis: true, hears: true}, (*App).buildPlatform},
 		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
 		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build"}}, (*App).buildContainer},
-		{"inspect", need{redis: true, rooms: []string{"platform"}}, (*App).buildInspect},
+		{"inspect", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
 		{"metrics", need{sql: true, bus: true}, (*App).buildMetrics},
 		{"gateway", need{rooms: []string{"container", "inspect", "build", "metrics"}}, (*App).buildGateway},

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"slipway.dev/gateway"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -77,6 +79,11 @@ func (a *App) keychain() (*caller.Keychain, error) {
 		return nil, fmt.Errorf("registry_auth_file: %w", err)
 	}
 	keys := caller.NewKeychain(logins, platformv1.NewPlatformServiceClient(a.conns["platform"]))
+	if a.nats != nil {
+		if _, err := a.nats.Subscribe(caller.Changed, func(m *nats.Msg) { keys.Forget(string(m.Data)) }); err != nil {
+			return nil, fmt.Errorf("listening for changes of rights: %w", err)
+		}
+	}
 	a.net.keychain = keys.WithOwn(a.own())
 	return a.net.keychain, nil
 }

@@ -94,15 +94,15 @@ func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
 	return b.asked[len(b.asked)-1]
 }
 
-// people stands in for the platform: the tokens "ada" and "bob", of whom Ada alone
-// has a login for the private registry.
+// people stands in for the platform: the tokens "ada", "bob" and "eve", of whom Ada
+// alone has a login for the private registry; Eve's role may not use it.
 type people struct {
 	platformv1.PlatformServiceClient
 	private string
 }
 
 func (p people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
-	id := map[string]int64{"ada": 1, "bob": 2}[req.GetAccessToken()]
+	id := map[string]int64{"ada": 1, "bob": 2, "eve": 3}[req.GetAccessToken()]
 	if id == 0 {
 		return nil, fault.Unauthenticated.Newf("no such token")
 	}
@@ -110,6 +110,9 @@ func (p people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _
 }
 
 func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
+	if strings.HasPrefix(req.GetRegistry(), p.private+"/") && req.GetIdentity().GetUserId() == 3 {
+		return &platformv1.GetCredentialsResponse{Withheld: "your role view in the workspace may not use its credentials"}, nil
+	}
 	if !strings.HasPrefix(req.GetRegistry(), p.private+"/") || req.GetIdentity().GetUserId() != 1 {
 		return &platformv1.GetCredentialsResponse{}, nil
 	}

@@ -68,9 +68,10 @@ func (c checked) sifOf(job *buildv1.SubmitBuildRequest, p place) *buildv1.Submit
 }
 
 // checkPusher is rule 8: a Singularity image is pushed with the caller's own
-// credentials, which the platform has.
+// credentials, which the platform has. Nobody waits for a build that cannot be
+// pushed because the caller's role may not use them.
 func (s *Service) checkPusher(ctx context.Context, c checked, who caller.ID) error {
-	if !c.isSif() {
+	if c.raw.GetBuildRepository() == "" || who.IsAnonymous() && !c.isSif() {
 		return nil
 	}
 	registry, repository, err := oci.ParseRepository(c.raw.GetBuildRepository())
@@ -81,7 +82,10 @@ func (s *Service) checkPusher(ctx context.Context, c checked, who caller.ID) err
 	if err != nil {
 		return err
 	}
-	if access.Login == (upstream.Login{}) {
+	if access.Withheld != "" {
+		return fault.Invalid.Newf("buildRepository: nothing can be pushed to %s/%s: %s; ask for the role launch", registry, repository, access.Withheld)
+	}
+	if c.isSif() && access.Login == (upstream.Login{}) {
 		return fault.Invalid.Newf("buildRepository: a Singularity image is pushed with your own credentials; add those for %s at the platform, and send an access token", registry)
 	}
 	return nil

@@ -52,7 +52,7 @@ func (s *sources) resolve(ctx context.Context, who caller.ID, field string, imag
 	}
 	d, err := s.digest(ctx, sourceKey{access, image})
 	if err != nil {
-		return "", access, unreadable(field, image, err)
+		return "", access, unreadable(field, image, access, err)
 	}
 	return d, access, nil
 }
@@ -66,7 +66,7 @@ func (s *sources) isPublic(ctx context.Context, field string, image oci.Referenc
 	case errors.Is(err, fault.Unauthenticated), errors.Is(err, fault.Denied), errors.Is(err, fault.NotFound):
 		return false, nil
 	}
-	return false, unreadable(field, image, err)
+	return false, unreadable(field, image, upstream.Access{}, err)
 }
 
 func (s *sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
@@ -86,7 +86,7 @@ func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error
 }
 
 // unreadable says which image it is that cannot be had.
-func unreadable(field string, image oci.Reference, err error) error {
+func unreadable(field string, image oci.Reference, a upstream.Access, err error) error {
 	e, ok := fault.As(err)
 	if !ok {
 		return err
@@ -95,8 +95,11 @@ func unreadable(field string, image oci.Reference, err error) error {
 	case errors.Is(e, fault.NotFound):
 		return missing(field, image, e)
 	case errors.Is(e, fault.Unauthenticated), errors.Is(e, fault.Denied):
-		return fault.Invalid.New(fmt.Sprintf(
-			"%s: %s may not be read with the credentials of this request, or does not exist", field, image), e)
+		public := fmt.Sprintf("%s: %s may not be read with the credentials of this request, or does not exist", field, image)
+		if a.Withheld != "" {
+			public += "; " + a.Withheld
+		}
+		return fault.Invalid.New(public, e)
 	case errors.Is(e, fault.Invalid):
 		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be served: %s", field, image, e.Public), e.Cause)
 	}
@@ -110,7 +113,7 @@ func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a up
 	src := s.client.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)
 	if err != nil {
-		return "", unreadable("containerImage", image, err)
+		return "", unreadable("containerImage", image, a, err)
 	}
 	out, err := oci.Augment(ctx, src, root, add, p)
 	if errors.Is(err, fault.NotFound) {
@@ -118,7 +121,7 @@ func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a up
 		return "", fault.Invalid.New("containerPlatform: "+e.Public, err)
 	}
 	if err != nil {
-		return "", unreadable("containerImage", image, err)
+		return "", unreadable("containerImage", image, a, err)
 	}
 	return out.Root.Digest, nil
 }

@@ -42,7 +42,7 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	}
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
-	l := look{client: s.deps.Control.For(access, image.Registry), documents: s.deps.Control.Documents(), image: image}
+	l := look{client: s.deps.Control.For(access, image.Registry), access: access, documents: s.deps.Control.Documents(), image: image}
 	doc, err := l.manifest(ctx, image)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,13 @@ func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *oci.Platform, er
 type look struct {
 	client    *regclient.RegClient
 	documents *upstream.Documents
+	access    upstream.Access
 	image     oci.Reference
+}
+
+// fault says what an error of the registry's means for the caller.
+func (l look) fault(err error) error {
+	return l.access.Explain(upstream.ControlFault(l.image.Registry, err))
 }
 
 // document is a manifest, and the type it was found to have.
@@ -104,11 +110,11 @@ func (l look) manifest(ctx context.Context, image oci.Reference) (document, erro
 	}
 	m, err := l.client.ManifestGet(ctx, r)
 	if err != nil {
-		return document{}, upstream.ControlFault(image.Registry, err)
+		return document{}, l.fault(err)
 	}
 	raw, err := m.RawBody()
 	if err != nil {
-		return document{}, upstream.ControlFault(image.Registry, err)
+		return document{}, l.fault(err)
 	}
 	d := m.GetDescriptor()
 	return document{d.MediaType, d.Digest, raw}, nil
@@ -122,12 +128,12 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 	}
 	b, err := l.client.BlobGet(ctx, r, descriptor.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	if err != nil {
-		return c, upstream.ControlFault(l.image.Registry, err)
+		return c, l.fault(err)
 	}
 	defer func() { _ = b.Close() }() // it was only read
 	raw, release, err := l.documents.Read(ctx, b, -1)
 	if err != nil {
-		return c, upstream.ControlFault(l.image.Registry, err)
+		return c, l.fault(err)
 	}
 	defer release()
 	if d.Digest.Algorithm().FromBytes(raw) != d.Digest {

@@ -75,7 +75,7 @@ func rules() map[string]rule {
 
 		"ListCredentials": {workspace: roleView}, "DescribeCredentials": {workspace: roleView}, "ValidateCredentialsName": {workspace: roleView},
 		"CreateCredentials": {workspace: roleMaintain}, "UpdateCredentials": {workspace: roleMaintain}, "DeleteCredentials": {workspace: roleMaintain},
-		"GetCredentialsKeys": {workspace: roleView},
+		"GetCredentialsKeys": {workspace: usesCredentials},
 
 		"ListWorkflows": {workspace: roleView}, "DescribeWorkflow": {workspace: roleView}, "ValidateWorkflowName": {workspace: roleView},
 		"GetWorkflowProgress": {workspace: roleView}, "GetWorkflowMetrics": {workspace: roleView}, "GetWorkflowLaunch": {workspace: roleView},

@@ -140,7 +140,7 @@ func calls(w *world) []struct {
 			_, err := c.ValidateCredentialsName(ctx, &platformv1.ValidateCredentialsNameRequest{WorkspaceId: ws})
 			return err
 		}},
-		{"keys", "view", func(ctx context.Context) error {
+		{"keys", "launch", func(ctx context.Context) error {
 			_, err := c.GetCredentialsKeys(ctx, &platformv1.GetCredentialsKeysRequest{WorkspaceId: ws})
 			return err
 		}},

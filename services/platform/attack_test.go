@@ -36,7 +36,11 @@ func TestTokensAreFoundByTheirID(t *testing.T) {
 			}
 		}
 		for name, query := range platform.LookUps() {
-			rows, err := conn.QueryContext(t.Context(), explain+query, int64(1))
+			args := []any{int64(1)}
+			if strings.Contains(query, "$2") {
+				args = append(args, int64(1)) // an instant
+			}
+			rows, err := conn.QueryContext(t.Context(), explain+query, args...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -446,7 +450,7 @@ func TestWritesUnderRotation(t *testing.T) {
 		for _, c := range list {
 			registry := c.GetKeys().AsMap()["registry"].(string)
 			for _, client := range []platformv1.PlatformServiceClient{w.client, replica} {
-				resp, err := client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: registry})
+				resp, err := client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: registry})
 				if err != nil || resp.GetCredentials().GetPassword() == "" {
 					t.Errorf("%s: %v, %v", registry, resp, err)
 				}

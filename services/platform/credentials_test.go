@@ -61,12 +61,12 @@ func TestCredentialsAreSealed(t *testing.T) {
 		must(w.client.UpdateCredentials(w.as("maintain"), &platformv1.UpdateCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Body: &platformv1.CredentialsBody{
 			Credentials: &platformv1.CredentialsSpec{Description: new("ours")},
 		}}))(t)
-		resp := must(w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/team/app"}))(t)
+		resp := must(w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: "quay.io/team/app"}))(t)
 		if resp.GetCredentials().GetPassword() != secret || resp.GetCredentials().GetUsername() != "robot" {
 			t.Errorf("resolved to %v", resp)
 		}
 		var reads int
-		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_audit WHERE action = 'credentials.read' AND subject = $1 AND user_id = $2`, id, w.ids["view"]).Scan(&reads); err != nil || reads != 1 {
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_audit WHERE action = 'credentials.read' AND subject = $1 AND user_id = $2`, id, w.ids["launch"]).Scan(&reads); err != nil || reads != 1 {
 			t.Errorf("%d reads are in the audit trail, %v", reads, err)
 		}
 		_, err := w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Checked: true})
@@ -87,8 +87,8 @@ func TestResolution(t *testing.T) {
 	for name, registry := range map[string]string{"host": "quay.io", "team": "quay.io/team", "hub": ""} {
 		must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, registry, name)}))(t)
 	}
-	must(w.client.CreateCredentials(w.as("view"), &platformv1.CreateCredentialsRequest{Body: login("mine", "quay.io", "mine")}))(t)
-	personal := &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["view"]}
+	must(w.client.CreateCredentials(w.as("launch"), &platformv1.CreateCredentialsRequest{Body: login("mine", "quay.io", "mine")}))(t)
+	personal := &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["launch"]}
 	for _, c := range []struct {
 		name     string
 		id       *platformv1.Identity
@@ -96,13 +96,13 @@ func TestResolution(t *testing.T) {
 		want     string
 		kind     error
 	}{
-		{"host", w.identity("view"), "quay.io", "host", nil},
-		{"another path", w.identity("view"), "quay.io/teams/app", "host", nil},
-		{"path", w.identity("view"), "quay.io/team/app", "team", nil},
-		{"docker hub", w.identity("view"), "docker.io/library/alpine", "hub", nil},
-		{"none", w.identity("view"), "ghcr.io/x", "", nil},
+		{"host", w.identity("launch"), "quay.io", "host", nil},
+		{"another path", w.identity("launch"), "quay.io/teams/app", "host", nil},
+		{"path", w.identity("launch"), "quay.io/team/app", "team", nil},
+		{"docker hub", w.identity("launch"), "docker.io/library/alpine", "hub", nil},
+		{"none", w.identity("launch"), "ghcr.io/x", "", nil},
 		{"personal", personal, "quay.io/team/app", "mine", nil},
-		{"another's personal", &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["launch"]}, "quay.io", "", nil},
+		{"another's personal", &platformv1.Identity{Endpoint: endpoint, UserId: w.ids["view"]}, "quay.io", "", nil},
 		{"no participant", w.identity("member"), "quay.io", "", fault.Denied},
 		{"a stranger", w.identity("stranger"), "quay.io", "", fault.Denied},
 	} {
@@ -129,7 +129,7 @@ func TestMasterKeys(t *testing.T) {
 			must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, "quay.io/"+name, name)}))(t)
 		}
 		read := func(s platformv1.PlatformServiceServer, name string) error {
-			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("view"), Registry: "quay.io/" + name})
+			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: "quay.io/" + name})
 			if err == nil && resp.GetCredentials().GetPassword() != name {
 				t.Errorf("%s resolves to %v", name, resp)
 			}
@@ -197,10 +197,10 @@ func TestKeyPackets(t *testing.T) {
 	_, err = w.client.CreatePairing(operator, &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: "x"}})
 	wants(t, "no key", err, fault.Invalid)
 	id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("a", "quay.io", "pässword")}))(t).GetCredentialsId()
-	_, err = w.client.GetCredentialsKeys(w.as("view"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: "none"})
+	_, err = w.client.GetCredentialsKeys(w.as("launch"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: "none"})
 	wants(t, "no pairing", err, fault.NotFound)
 	for version := range int32(3) {
-		packet := must(w.client.GetCredentialsKeys(w.as("view"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair.GetPairingId(), Version: version}))(t).GetKeys()
+		packet := must(w.client.GetCredentialsKeys(w.as("launch"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair.GetPairingId(), Version: version}))(t).GetKeys()
 		if got, want := unpack(t, key, packet), `{"userName":"robot","password":"pässword","registry":"quay.io"}`; got != want {
 			t.Errorf("version %d: got %s", version, got)
 		}

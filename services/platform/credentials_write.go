@@ -36,6 +36,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if !made {
 		return nil, taken("a record", c.name)
 	}
+	s.tell(ctx, p.space.change())
 	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.user.ID, p.space, "credentials.create", c.id)
 }
 
@@ -76,6 +77,7 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 	if !done {
 		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
 	}
+	s.tell(ctx, p.space.change())
 	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.update", c.id)
 }
 
@@ -97,5 +99,6 @@ func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteC
 		_, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
 		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
 	}
+	s.tell(ctx, p.space.change())
 	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.delete", req.GetCredentialsId())
 }

@@ -44,7 +44,7 @@ type foreigners struct {
 	now        func() time.Time
 	client     *http.Client
 	identities *memory[*platformv1.Identity]
-	logins     *memory[upstream.Login]
+	logins     *memory[upstream.Access]
 	lists      *memory[[]foreignRecord]
 }
 
@@ -55,7 +55,7 @@ func newForeigners(d Deps) *foreigners {
 			Transport:     d.Foreign.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		identities: newMemory[*platformv1.Identity](identityTTL, d.Now), logins: newMemory[upstream.Login](loginTTL, d.Now), lists: newMemory[[]foreignRecord](loginTTL, d.Now),
+		identities: newMemory[*platformv1.Identity](identityTTL, d.Now), logins: newMemory[upstream.Access](loginTTL, d.Now), lists: newMemory[[]foreignRecord](loginTTL, d.Now),
 	}
 }
 

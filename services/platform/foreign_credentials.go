@@ -27,18 +27,18 @@ type foreignRecord struct {
 }
 
 // login finds what a user of another platform has for a repository, and until when
-// that may be remembered. The zero login is none.
-func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Login], error) {
+// that may be remembered. The zero login is none, which may have a reason.
+func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Access], error) {
 	of := keyOf(id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId())
 	list, err := f.lists.get(ctx, of, func(ctx context.Context) ([]foreignRecord, error) { return f.list(ctx, id) })
 	if err != nil {
-		return remembered[upstream.Login]{}, err
+		return remembered[upstream.Access]{}, err
 	}
 	best, ok := bestFor(repository, list.value)
 	if !ok {
-		return remembered[upstream.Login]{until: list.until}, nil
+		return remembered[upstream.Access]{until: list.until}, nil
 	}
-	return f.logins.get(ctx, keyOf(of, best), func(ctx context.Context) (upstream.Login, error) { return f.reveal(ctx, id, best) })
+	return f.logins.get(ctx, keyOf(of, best), func(ctx context.Context) (upstream.Access, error) { return f.reveal(ctx, id, best) })
 }
 
 // bestFor picks the record with the longest registry that a repository starts
@@ -68,30 +68,35 @@ func (f *foreigners) list(ctx context.Context, id *platformv1.Identity) ([]forei
 	return answer.Credentials, err
 }
 
+// pairAgain is how old a pairing must be to be made anew because keys were refused:
+// whose role is too low for them must not have us pair over and over.
+const pairAgain = 10 * time.Minute
+
 // reveal gets the secrets of a record, which are encrypted for us alone. A pairing
-// that the other has forgotten is made anew.
-func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record string) (upstream.Login, error) {
+// that the other has forgotten is made anew. Keys that are refused all the same
+// are not for this user.
+func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record string) (upstream.Access, error) {
 	p, err := f.peer(ctx, id.GetEndpoint())
 	if err != nil {
-		return upstream.Login{}, err
+		return upstream.Access{}, err
 	}
 	keys, err := f.packet(ctx, id, record, p)
-	if errors.Is(err, errUnpaired) && f.now().Sub(p.made) > time.Minute {
+	if errors.Is(err, errUnpaired) && f.now().Sub(p.made) > pairAgain {
 		if p, err = f.pairAnew(ctx, id.GetEndpoint()); err == nil {
 			keys, err = f.packet(ctx, id, record, p)
 		}
 	}
 	if errors.Is(err, errUnpaired) {
-		err = fault.Denied.New("The platform "+id.GetEndpoint()+" gives out no keys of credentials that it lists", err)
+		return upstream.Access{Withheld: "the platform " + id.GetEndpoint() + " gives this user no keys of the credentials that it lists"}, nil
 	}
 	if err != nil {
-		return upstream.Login{}, err
+		return upstream.Access{}, err
 	}
 	e := event{userID: id.GetUserId(), workspaceID: id.GetWorkspaceId(), action: "foreign.read", subject: record + " at " + id.GetEndpoint()}
 	if err := f.store.audit(ctx, e, f.now()); err != nil {
-		return upstream.Login{}, fmt.Errorf("writing the audit trail: %w", err)
+		return upstream.Access{}, fmt.Errorf("writing the audit trail: %w", err)
 	}
-	return upstream.Login{Username: keys.UserName, Password: keys.Password}, nil
+	return upstream.Access{Login: upstream.Login{Username: keys.UserName, Password: keys.Password}}, nil
 }
 
 // errUnpaired is a packet that is refused to whom the list was not.

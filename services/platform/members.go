@@ -7,6 +7,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -54,6 +55,7 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 	if !made {
 		return nil, fault.Conflict.Newf("%s is a member already", u.Name)
 	}
+	s.tell(ctx, caller.Change{UserID: u.ID})
 	return &platformv1.AddMemberResponse{Member: m.answer()}, nil
 }
 
@@ -94,6 +96,7 @@ func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMe
 	if !done {
 		return nil, errLastOwner
 	}
+	s.tell(ctx, caller.Change{UserID: m.user.ID})
 	return &platformv1.UpdateMemberRoleResponse{}, nil
 }
 
@@ -117,6 +120,7 @@ func (s *Service) removeMember(ctx context.Context, m member) error {
 	if !done {
 		return errLastOwner
 	}
+	s.tell(ctx, caller.Change{UserID: m.user.ID})
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -58,6 +59,7 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	if !made {
 		return nil, fault.Conflict.Newf("%s is a participant already", p.user.Name)
 	}
+	s.tell(ctx, caller.Change{UserID: p.user.ID})
 	return &platformv1.AddParticipantResponse{Participant: p.answer()}, nil
 }
 
@@ -117,6 +119,7 @@ func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.Upd
 	if _, err := s.store.setParticipantRole(ctx, target, r.String()); err != nil {
 		return nil, fmt.Errorf("writing participant %d: %w", target.id, err)
 	}
+	s.tell(ctx, caller.Change{UserID: target.user.ID})
 	return &platformv1.UpdateParticipantRoleResponse{}, nil
 }
 
@@ -133,5 +136,6 @@ func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteP
 	if _, err := s.store.deleteParticipant(ctx, target); err != nil {
 		return nil, fmt.Errorf("deleting participant %d: %w", target.id, err)
 	}
+	s.tell(ctx, caller.Change{UserID: target.user.ID})
 	return &platformv1.DeleteParticipantResponse{}, nil
 }

@@ -10,13 +10,19 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
 )
 
+// usesCredentials is the least role whose images are pulled and pushed with a
+// workspace's credentials. Who only views gets none, as if there were none:
+// whatever a login opens could be read, and written, by its holder.
+const usesCredentials = roleLaunch
+
 // GetCredentials answers a user's login at one registry, for rooms. Whoever is
-// taken out of a workspace gets nothing from then on: membership is looked at
-// each time, and each read is in the audit trail.
+// taken out of a workspace, or may not launch there any more, gets nothing from
+// then on: the role is looked at each time, and each read is in the audit trail.
 func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
 	id := req.GetIdentity()
 	if id.GetEndpoint() != s.deps.Endpoint {
@@ -29,11 +35,18 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	if !has {
 		return nil, fault.Denied.Newf("There is no user %d", id.GetUserId())
 	}
-	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
+	in, role, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
 	if err != nil {
 		return nil, err
 	}
-	key, login, err := s.kept(ctx, id.GetUserId(), in, req.GetRegistry())
+	key, record, err := s.kept(ctx, in, req.GetRegistry())
+	if err != nil {
+		return nil, err
+	}
+	if role < usesCredentials {
+		return withheld(role, record), nil
+	}
+	login, err := s.login(ctx, id.GetUserId(), record)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +67,25 @@ func (s *Service) foreignCredentials(ctx context.Context, req *platformv1.GetCre
 	if err != nil {
 		return nil, err
 	}
-	return credentialsAnswer(login.value, login.until.Sub(s.deps.Now())), nil
+	resp := credentialsAnswer(login.value.Login, login.until.Sub(s.deps.Now()))
+	resp.Withheld = login.value.Withheld
+	return resp, nil
+}
+
+// tell says whose credentials may have changed, after they have: a login that is
+// remembered elsewhere is dropped.
+func (s *Service) tell(ctx context.Context, c caller.Change) {
+	if s.deps.Bus == nil {
+		return
+	}
+	if err := s.deps.Bus.Publish(caller.Changed, []byte(c.String())); err != nil {
+		s.deps.Log.WarnContext(ctx, "A change of rights did not reach everybody; it holds everywhere after a minute", "err", err)
+	}
+}
+
+// change is one of the credentials that are kept there.
+func (s space) change() caller.Change {
+	return caller.Change{UserID: s.personal, WorkspaceID: s.id()}
 }
 
 func credentialsAnswer(l upstream.Login, holds time.Duration) *platformv1.GetCredentialsResponse {
@@ -96,12 +127,21 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 // isLive says whether a run with that status goes on.
 func isLive(status string) bool { return status == statusSubmitted || status == statusRunning }
 
-// kept finds the login that is stored for a repository, and the key that it is
-// for; "" when there is none.
-func (s *Service) kept(ctx context.Context, userID int64, in space, repository string) (string, upstream.Login, error) {
+// withheld answers no login, and why if there is one.
+func withheld(r role, c *credentials) *platformv1.GetCredentialsResponse {
+	resp := credentialsAnswer(upstream.Login{}, loginTTL)
+	if c != nil {
+		resp.Withheld = fmt.Sprintf("your role %s in the workspace may not use its credentials", r)
+	}
+	return resp
+}
+
+// kept finds the record that is stored for a repository, and the key that it is
+// for; nil when there is none.
+func (s *Service) kept(ctx context.Context, in space, repository string) (string, *credentials, error) {
 	list, err := s.store.registryCredentials(ctx, in)
 	if err != nil {
-		return "", upstream.Login{}, fmt.Errorf("reading the credentials of workspace %d: %w", in.id(), err)
+		return "", nil, fmt.Errorf("reading the credentials of workspace %d: %w", in.id(), err)
 	}
 	byKey := map[string]credentials{}
 	for _, c := range list {
@@ -111,13 +151,18 @@ func (s *Service) kept(ctx context.Context, userID int64, in space, repository s
 	}
 	key, c, ok := longest(repository, byKey)
 	if !ok {
-		return "", upstream.Login{}, nil
+		return "", nil, nil
 	}
-	secret, err := s.reveal(ctx, userID, c)
-	if err != nil {
-		return "", upstream.Login{}, err
+	return key, &c, nil
+}
+
+// login opens a record; nil is the zero login.
+func (s *Service) login(ctx context.Context, userID int64, c *credentials) (upstream.Login, error) {
+	if c == nil {
+		return upstream.Login{}, nil
 	}
-	return key, upstream.Login{Username: secret.UserName, Password: secret.Password}, nil
+	secret, err := s.reveal(ctx, userID, *c)
+	return upstream.Login{Username: secret.UserName, Password: secret.Password}, err
 }
 
 // registryKeys is what is sealed for a registry, and what a key packet carries.

@@ -29,6 +29,11 @@ var migrations embed.FS
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
 func Migrations() fs.FS { return sqldb.Folder(migrations) }
 
+// Publisher sends a message to whoever listens, without waiting for them.
+type Publisher interface {
+	Publish(subject string, data []byte) error
+}
+
 // Deps is what the service works with.
 type Deps struct {
 	DB *sqldb.DB
@@ -54,7 +59,10 @@ type Deps struct {
 	Version, Commit string
 	// AuditRetention is how long the audit trail is kept; 0 is for ever.
 	AuditRetention time.Duration
-	// Log is needed by Run alone.
+	// Bus tells other parts whose credentials have changed; nil tells nobody, and they
+	// believe what they know for a minute.
+	Bus Publisher
+	// Log may be nil where neither Run nor Bus is used.
 	Log *slog.Logger
 	// Now is the clock.
 	Now func() time.Time

@@ -82,7 +82,7 @@ func (r reader) referrers(ctx context.Context, d digest.Digest) ([]descriptor.De
 	}
 	list, err := r.images.control.For(r.access, r.repo.Host).ReferrerList(upstream.WithPages(ctx), subject)
 	if err != nil {
-		return nil, upstream.ControlFault(r.repo.Host, err)
+		return nil, r.access.Explain(upstream.ControlFault(r.repo.Host, err))
 	}
 	if list.Descriptors == nil {
 		return []descriptor.Descriptor{}, nil

@@ -71,6 +71,8 @@ type platform struct {
 	authorized []*platformv1.AuthorizeRequest
 	asked      []*platformv1.GetCredentialsRequest
 	err        error
+	// during happens while GetCredentials is under way.
+	during func()
 }
 
 var adaIdentity = &platformv1.Identity{Endpoint: "https://p", UserId: 7, UserName: "ada"}
@@ -94,6 +96,9 @@ func (p *platform) GetCredentials(_ context.Context, req *platformv1.GetCredenti
 	p.asked = append(p.asked, req)
 	if p.err != nil {
 		return nil, p.err
+	}
+	if p.during != nil {
+		p.during()
 	}
 	resp := &platformv1.GetCredentialsResponse{}
 	if strings.HasPrefix(req.GetRegistry(), "quay.io/") {

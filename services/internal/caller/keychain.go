@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -24,6 +25,8 @@ type Keychain struct {
 	platform platformv1.PlatformServiceClient
 	own      Own
 	known    *otter.Cache[keychainKey, known]
+	// changes counts what Forget was told, so that no answer from before is kept.
+	changes *atomic.Int64
 }
 
 // Own is where the service keeps what it builds. The zero value is nowhere.
@@ -59,10 +62,11 @@ type keychainKey struct {
 	name string
 }
 
-// known is a user's login, and for how long it holds.
+// known is a user's login, or why there is none, and for how long it holds.
 type known struct {
-	login upstream.Login
-	ttl   time.Duration
+	login    upstream.Login
+	withheld string
+	ttl      time.Duration
 }
 
 // keychainTTL is how long a user's login is remembered at most, in memory only.
@@ -71,7 +75,7 @@ const keychainTTL = time.Minute
 // NewKeychain takes the service's own logins (see ReadAuthFile), and the platform
 // that knows the users'.
 func NewKeychain(service map[string]upstream.Login, platform platformv1.PlatformServiceClient) *Keychain {
-	return &Keychain{service: service, platform: platform, known: otter.Must(&otter.Options[keychainKey, known]{
+	return &Keychain{service: service, platform: platform, changes: &atomic.Int64{}, known: otter.Must(&otter.Options[keychainKey, known]{
 		MaximumSize:      10_000,
 		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[keychainKey, known]) time.Duration { return e.Value.ttl }),
 	})}
@@ -121,8 +125,9 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 	}
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
 	if of, ok := k.known.GetIfPresent(key); ok {
-		return upstream.Access{Scope: caller.String(), Login: of.login}, nil
+		return upstream.Access{Scope: caller.String(), Login: of.login, Withheld: of.withheld}, nil
 	}
+	before := k.changes.Load()
 	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
 		Identity: &platformv1.Identity{Endpoint: caller.Endpoint, UserId: caller.UserID, WorkspaceId: caller.WorkspaceID},
 		Registry: key.name,
@@ -135,8 +140,10 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 	if s := resp.GetMaxAge(); s > 0 {
 		ttl = min(ttl, time.Duration(s)*time.Second)
 	}
-	k.known.Set(key, known{l, ttl})
-	return upstream.Access{Scope: caller.String(), Login: l}, nil
+	if k.changes.Load() == before {
+		k.known.Set(key, known{l, resp.GetWithheld(), ttl})
+	}
+	return upstream.Access{Scope: caller.String(), Login: l, Withheld: resp.GetWithheld()}, nil
 }
 
 // serviceLogin takes the longest key that host/repository starts with, by path

@@ -109,3 +109,41 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestForget: a login is forgotten when its user's rights, or its workspace's
+// credentials, have changed, and no answer from before is kept.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	p := &platform{}
+	k := caller.NewKeychain(nil, p).WithOwn(caller.Own{Host: "h", Repository: "r"})
+	in := caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 3}
+	bob := caller.ID{Endpoint: "https://p", UserID: 8}
+	ask := func(ids ...caller.ID) (asked int) {
+		before := len(p.asked)
+		for _, id := range ids {
+			if _, err := k.Access(t.Context(), id, "quay.io", "a"); err != nil {
+				t.Error(err)
+			}
+		}
+		return len(p.asked) - before
+	}
+	ask(adaID, in, bob)
+	for _, step := range []struct {
+		change string
+		want   int
+	}{
+		{caller.Change{UserID: 7}.String(), 2}, {caller.Change{WorkspaceID: 3}.String(), 1}, {caller.Change{UserID: 9}.String(), 0},
+		{"user 0", 0}, {"", 0}, {"user x", 0}, {"workspace", 0},
+	} {
+		k.Forget(step.change)
+		if n := ask(adaID, in, bob); n != step.want {
+			t.Errorf("after %q the platform was asked %d times, want %d", step.change, n, step.want)
+		}
+	}
+	p.during = func() { k.Forget("user 7") }
+	k.Forget("user 7")
+	ask(adaID)
+	if p.during = nil; ask(adaID) != 1 {
+		t.Error("an answer from before the change was kept")
+	}
+}

@@ -78,9 +78,10 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 		drain(resp)
 		resp, err = c.authorized(ctx, method, target.String(), tokenKey{repo, a}, header)
 		if err != nil {
-			return nil, unreachable(repo.Host, err)
+			return nil, a.Explain(unreachable(repo.Host, err))
 		}
 		resp, err = c.checked(repo.Host, "blob", resp)
+		err = a.Explain(err)
 	}
 	return resp, err
 }

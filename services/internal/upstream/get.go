@@ -43,9 +43,10 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 		}
 		if err != nil {
 			c.metrics.failed(repo.Host, kind)
-			return nil, unreachable(repo.Host, err)
+			return nil, a.Explain(unreachable(repo.Host, err))
 		}
-		return c.checked(repo.Host, kind, resp)
+		resp, err = c.checked(repo.Host, kind, resp)
+		return resp, a.Explain(err)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
 
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
@@ -44,6 +45,20 @@ type Access struct {
 	// Scope tells callers apart; "" is anonymous.
 	Scope string
 	Login Login
+	// Withheld says, as a part of a sentence, why there is no login though somebody
+	// has one; "" otherwise.
+	Withheld string
+}
+
+// Explain adds to a registry's refusal why nobody logged in there.
+func (a Access) Explain(err error) error {
+	e, ok := fault.As(err)
+	if a.Withheld == "" || !ok || e.Kind != fault.Unauthenticated && e.Kind != fault.Denied {
+		return err
+	}
+	told := *e
+	told.Public += "; " + a.Withheld
+	return &told
 }
 
 // Options are the settings of a Client.

@@ -293,7 +293,10 @@ type GetCredentialsResponse struct {
 	// Absent when the user has none.
 	Credentials *Credentials `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	// How long the answer may be remembered, in seconds.
-	MaxAge        int32 `protobuf:"varint,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	MaxAge int32 `protobuf:"varint,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
+	// Why the user gets none though the workspace has some: a part of a sentence, for
+	// whom the registry refuses. Empty otherwise.
+	Withheld      string `protobuf:"bytes,3,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -340,6 +343,13 @@ func (x *GetCredentialsResponse) GetMaxAge() int32 {
 		return x.MaxAge
 	}
 	return 0
+}
+
+func (x *GetCredentialsResponse) GetWithheld() string {
+	if x != nil {
+		return x.Withheld
+	}
+	return ""
 }
 
 // GetRunStateRequest names a run.
@@ -519,10 +529,11 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"n\n" +
 	"\x15GetCredentialsRequest\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1a\n" +
-	"\bregistry\x18\x02 \x01(\tR\bregistry\"u\n" +
+	"\bregistry\x18\x02 \x01(\tR\bregistry\"\x91\x01\n" +
 	"\x16GetCredentialsResponse\x12B\n" +
 	"\vcredentials\x18\x01 \x01(\v2 .slipway.platform.v1.CredentialsR\vcredentials\x12\x17\n" +
-	"\amax_age\x18\x02 \x01(\x05R\x06maxAge\"p\n" +
+	"\amax_age\x18\x02 \x01(\x05R\x06maxAge\x12\x1a\n" +
+	"\bwithheld\x18\x03 \x01(\tR\bwithheld\"p\n" +
 	"\x12GetRunStateRequest\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1f\n" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +

@@ -101,6 +101,7 @@ type PlatformServiceClient interface {
 	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
 	// GetCredentials answers a user's credentials for one registry. A user
 	// without any for it is no error: the answer's `credentials` is absent.
+	// A user whose role in the workspace may not launch has none there.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(ctx context.Context, in *GetCredentialsRequest, opts ...grpc.CallOption) (*GetCredentialsResponse, error)
 	// GetRunState says whether a run goes on. A run that there is not, or that the
@@ -868,6 +869,7 @@ type PlatformServiceServer interface {
 	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)
 	// GetCredentials answers a user's credentials for one registry. A user
 	// without any for it is no error: the answer's `credentials` is absent.
+	// A user whose role in the workspace may not launch has none there.
 	// PERMISSION_DENIED when the user is no member of the workspace.
 	GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error)
 	// GetRunState says whether a run goes on. A run that there is not, or that the

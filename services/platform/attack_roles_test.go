@@ -1,0 +1,125 @@
+package platform_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// listener stands in for the bus.
+type listener struct {
+	mu    sync.Mutex
+	heard []string
+}
+
+func (l *listener) Publish(subject string, data []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = append(l.heard, subject+": "+string(data))
+	return nil
+}
+
+// since answers how often something was published since it was last asked.
+func (l *listener) since() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.heard)
+	l.heard = nil
+	return n
+}
+
+// TestWhoUsesCredentials is the table role × what gives a secret away. Who may not
+// launch gets none, be it by role or because the workspace is shared.
+func TestWhoUsesCredentials(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		d := deps(t, db)
+		d.OperatorAccounts = operatorsFile(t)
+		w := newWorldWith(t, d, january())
+		pair := must(w.client.CreatePairing(asOperator(t), pairWith(t, newRSA(t))))(t).GetPairingId()
+		id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("team", "quay.io/team", "secret")}))(t).GetCredentialsId()
+		must(w.client.UpdateWorkspace(w.as("boss"), &platformv1.UpdateWorkspaceRequest{OrgId: w.org, Id: w.ws, Workspace: &platformv1.WorkspaceSpec{Visibility: new("SHARED")}}))(t)
+		for _, who := range people() {
+			uses := map[string]bool{"boss": true, "owner": true, "admin": true, "maintain": true, "launch": true}[who]
+			resp, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "quay.io/team/app"})
+			_, keysErr := w.client.GetCredentialsKeys(w.as(who), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair})
+			other, _ := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "ghcr.io/team/app"})
+			if other.GetWithheld() != "" || other.GetCredentials() != nil {
+				t.Errorf("%s, where there is none: %v", who, other)
+			}
+			switch {
+			case who == "stranger":
+				wants(t, who, err, fault.Denied)
+				wants(t, who+" asking for keys", keysErr, fault.Denied)
+			case uses:
+				wants(t, who, err, nil)
+				wants(t, who+" asking for keys", keysErr, nil)
+				if resp.GetCredentials().GetPassword() != "secret" || resp.GetWithheld() != "" {
+					t.Errorf("%s gets %v", who, resp)
+				}
+			default:
+				wants(t, who, err, nil)
+				wants(t, who+" asking for keys", keysErr, fault.Denied)
+				if resp.GetCredentials() != nil || !strings.Contains(resp.GetWithheld(), "may not use its credentials") {
+					t.Errorf("%s gets %v", who, resp)
+				}
+			}
+		}
+	})
+}
+
+// TestRightsEndAtOnce: whatever takes a right away is told to whoever remembers
+// logins, and the next answer is another.
+func TestRightsEndAtOnce(t *testing.T) {
+	t.Parallel()
+	bus := &listener{}
+	d := deps(t, testkit.SQLite(t))
+	d.Bus, d.Log = bus, testkit.Log(t)
+	w := newWorldWith(t, d, january())
+	id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("team", "quay.io", "secret")}))(t).GetCredentialsId()
+	bus.since()
+	boss := w.as("boss")
+	has := func(who string) bool {
+		resp, _ := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "quay.io/app"})
+		return resp.GetCredentials() != nil
+	}
+	for name, c := range map[string]struct {
+		who string
+		do  func() error
+	}{
+		"a lower role": {"launch", func() error {
+			_, err := w.client.UpdateParticipantRole(boss, &platformv1.UpdateParticipantRoleRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["launch"], Role: &platformv1.ParticipantRole{Role: "connect"}})
+			return err
+		}},
+		"no participant": {"maintain", func() error {
+			_, err := w.client.DeleteParticipant(boss, &platformv1.DeleteParticipantRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["maintain"]})
+			return err
+		}},
+		"no member": {"admin", func() error {
+			_, err := w.client.DeleteMember(boss, &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: w.memberOf["admin"]})
+			return err
+		}},
+		"who left": {"owner", func() error {
+			_, err := w.client.LeaveOrganization(w.as("owner"), &platformv1.LeaveOrganizationRequest{OrgId: w.org})
+			return err
+		}},
+	} {
+		if !has(c.who) {
+			t.Errorf("%s: had none before", name)
+		}
+		wants(t, name, c.do(), nil)
+		if has(c.who) || bus.since() != 1 {
+			t.Errorf("%s: the login is still there, or nobody was told", name)
+		}
+	}
+	must(w.client.DeleteCredentials(boss, &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
+	if bus.since() != 1 {
+		t.Error("nobody was told that the credentials are gone")
+	}
+}
