@@ -73,7 +73,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 	return t.String(), nil
 }
 
-// RevokeTokens ends all tokens of a user, at once.
+// RevokeTokens ends all tokens and sessions of a user, at once.
 func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
 	u, err := s.named(ctx, userName)
 	if err != nil {

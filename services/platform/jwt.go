@@ -104,7 +104,7 @@ func (s *Service) authenticateJWT(ctx context.Context, text string) (tokenRecord
 		e.Meta = map[string]string{"refresh": "true"}
 		return tokenRecord{}, e
 	}
-	v, err := s.store.session(ctx, c.Session)
+	v, err := s.store.session(ctx, c.Session, s.deps.Now())
 	if errors.Is(err, fault.NotFound) || err == nil && v.user.ID != c.Subject {
 		return tokenRecord{}, refused(fmt.Errorf("the session %d is over", c.Session))
 	}

@@ -122,7 +122,7 @@ func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignIn
 	if err != nil {
 		return nil, err
 	}
-	code, err := s.codeFor(ctx, u, in.program)
+	code, err := s.codeFor(ctx, tokenRecord{user: u}, in.program)
 	if err != nil {
 		return nil, err
 	}

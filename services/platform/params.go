@@ -51,6 +51,14 @@ func within(name, s string, limit int) error {
 	return nil
 }
 
+// room refuses one more where there are as many as there may be.
+func room(what string, there, limit int) error {
+	if there >= limit {
+		return fault.Invalid.Newf("There may be %d %s at most; delete some that nobody needs", limit, what)
+	}
+	return nil
+}
+
 // checkName refuses what cannot be the name of an organisation or a workspace.
 func checkName(name string) error {
 	// Letters and digits, with single - and _ between them.

@@ -14,6 +14,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 const (
@@ -31,11 +32,17 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 	if err := s.checkProgram(program); err != nil {
 		return nil, err
 	}
+	if isJWT(req.GetAccessToken()) { // nothing that a session begets may outlive it
+		return nil, fault.Unauthenticated.Newf("Sign in with an access token of your own, as `slipway tokens create` makes it")
+	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err
 	}
-	text, err := s.codeFor(ctx, rec.user, program)
+	if err := s.charge(ctx, rec.id); err != nil {
+		return nil, err
+	}
+	text, err := s.codeFor(ctx, rec, program)
 	return &platformv1.CreateCodeResponse{Code: text}, err
 }
 
@@ -53,11 +60,11 @@ func (s *Service) checkProgram(p *platformv1.Program) error {
 	return within("client_id", p.GetClientId(), 100)
 }
 
-// codeFor makes a code for a program, in somebody's name.
-func (s *Service) codeFor(ctx context.Context, u user, p *platformv1.Program) (string, error) {
+// codeFor makes a code for a program, in the name of whoever signed in.
+func (s *Service) codeFor(ctx context.Context, by tokenRecord, p *platformv1.Program) (string, error) {
 	now, text := s.deps.Now(), newTextID(40)
 	err := s.store.putCode(ctx, code{
-		hash: hashText(text), userID: u.ID, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
+		hash: hashText(text), userID: by.user.ID, token: by.id, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
 		challenge: p.GetCodeChallenge(), expires: now.Add(codeTTL),
 	}, now)
 	if err != nil {
@@ -98,13 +105,14 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 		return nil, err
 	}
 	now := s.deps.Now()
+	ttl := min(accessTTL, v.expires.Sub(now))
 	jwt, err := keys.sign(claims{
-		Issuer: s.deps.Endpoint, Subject: v.user.ID, Session: v.id, Issued: now.Unix(), Expires: now.Add(accessTTL).Unix(),
+		Issuer: s.deps.Endpoint, Subject: v.user.ID, Session: v.id, Issued: now.Unix(), Expires: now.Add(ttl).Unix(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &platformv1.IssueTokensResponse{AccessToken: jwt, RefreshToken: next.String(), ExpiresIn: int32(accessTTL / time.Second)}, nil
+	return &platformv1.IssueTokensResponse{AccessToken: jwt, RefreshToken: next.String(), ExpiresIn: int32(ttl / time.Second)}, nil
 }
 
 // redeem begins a session for a code.
@@ -121,8 +129,8 @@ func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest
 		return session{}, token{}, fault.Invalid.New("The code is not valid: it works once, within a minute, with its own verifier, client_id and redirect_uri", err)
 	}
 	t := newToken(newID())
-	v := session{id: t.id, user: user{ID: c.userID}, clientID: c.clientID, refresh: t.hash(), expires: now.Add(refreshTTL)}
-	if err := s.store.insertSession(ctx, v, now); err != nil {
+	v := session{id: t.id, user: user{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
+	if err := s.store.insertSession(ctx, v); err != nil {
 		return session{}, token{}, fmt.Errorf("writing a session: %w", err)
 	}
 	return v, t, nil
@@ -135,21 +143,19 @@ func (s *Service) refresh(ctx context.Context, text string) (session, token, err
 	if err != nil {
 		return session{}, token{}, staleRefresh(err)
 	}
-	v, err := s.store.session(ctx, t.id)
+	now := s.deps.Now()
+	v, err := s.store.session(ctx, t.id, now)
 	if errors.Is(err, fault.NotFound) {
 		return session{}, token{}, staleRefresh(err)
 	}
 	if err != nil {
 		return session{}, token{}, fmt.Errorf("reading session %d: %w", t.id, err)
 	}
-	now := s.deps.Now()
-	if now.After(v.expires) {
-		return session{}, token{}, staleRefresh(errors.New("the session has expired"))
-	}
 	next := newToken(v.id)
 	turned := t.matches(v.refresh)
 	if turned {
-		if turned, err = s.store.turnSession(ctx, v.id, v.refresh, next.hash(), now.Add(refreshTTL)); err != nil {
+		v.used, v.expires = now, v.lastsUntil(now)
+		if turned, err = s.store.turnSession(ctx, v, next.hash()); err != nil {
 			return session{}, token{}, fmt.Errorf("writing session %d: %w", v.id, err)
 		}
 	}
@@ -157,6 +163,16 @@ func (s *Service) refresh(ctx context.Context, text string) (session, token, err
 		return session{}, token{}, staleRefresh(errors.Join(errors.New("used again: the session ends"), s.store.deleteSession(ctx, v.id)))
 	}
 	return v, next, nil
+}
+
+// lastsUntil is when a session ends that is refreshed now: its whole life is
+// bounded, however often it is.
+func (v session) lastsUntil(now time.Time) time.Time {
+	until, end := now.Add(refreshTTL), v.created.Add(limits.SessionLife)
+	if end.Before(until) {
+		return end
+	}
+	return until
 }
 
 func staleRefresh(cause error) error {

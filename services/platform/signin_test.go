@@ -1,7 +1,6 @@
 package platform_test
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"path/filepath"
 	"strings"
@@ -23,11 +22,7 @@ const (
 
 func (w *world) code(who string) string {
 	w.t.Helper()
-	sum := sha256.Sum256([]byte(verifier))
-	return must(w.client.CreateCode(w.t.Context(), &platformv1.CreateCodeRequest{
-		AccessToken: w.tokens[who], ClientId: "cli", RedirectUri: redirect,
-		CodeChallenge: base64.RawURLEncoding.EncodeToString(sum[:]), CodeChallengeMethod: "S256",
-	}))(w.t).GetCode()
+	return w.codeWith(w.client, w.tokens[who])
 }
 
 func (w *world) issue(change func(*platformv1.IssueTokensRequest)) (*platformv1.IssueTokensResponse, error) {

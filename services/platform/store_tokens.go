@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -23,17 +24,38 @@ func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
 	return n > 0, err
 }
 
-// putToken writes a token that configuration names.
+// putToken writes a token that configuration names. What began with another secret
+// of the same id ends.
 func (s store) putToken(ctx context.Context, t token, userID int64, name string, now time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0`,
-		t.id, userID, name, t.hash(), sqldb.Micros(now))
-	return err
+	return s.tx(ctx, func(tx *sql.Tx) error {
+		kept, err := s.changed(tx.ExecContext(ctx, `
+			UPDATE platform_tokens SET expires_at = 0 WHERE id = $1 AND user_id = $2 AND secret_hash = $3`, t.id, userID, t.hash()))
+		if err != nil || kept {
+			return err
+		}
+		if err := endMinted(ctx, tx, t.id); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `
+			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0`,
+			t.id, userID, name, t.hash(), sqldb.Micros(now))
+		return err
+	})
+}
+
+// endMinted ends the codes and sessions that began with a token.
+func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
+	for _, table := range []string{"platform_codes", "platform_sessions"} {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE token_id = $1`, tokenID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // insertToken writes a new token, unless its user has one of that name: then it
-// answers false.
+// answers false. fault.Invalid when they have too many.
 func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx) error {
 		// Those of one user are made one after the other.
@@ -43,6 +65,12 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made 
 		var n int
 		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1 AND name = $2`, rec.user.ID, rec.name).Scan(&n)
 		if err != nil || n > 0 {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, rec.user.ID).Scan(&n); err != nil {
+			return err
+		}
+		if err := room("access tokens", n, limits.TokensPerUser); err != nil {
 			return err
 		}
 		made, err = s.changed(tx.ExecContext(ctx, `
@@ -82,22 +110,34 @@ func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) 
 			r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
 			return r, err
 		},
-	}.run(ctx, s.db, page{limit: 1000}, userID)
+	}.run(ctx, s.db, page{limit: limits.TokensPerUser}, userID)
 	return out, err
 }
 
-// deleteToken answers false when the user has no such token.
-func (s store) deleteToken(ctx context.Context, userID, id int64) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID))
-}
-
-// deleteTokens also ends the user's sign-ins.
-func (s store) deleteTokens(ctx context.Context, userID int64) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
-		if _, err := t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE user_id = $1`, userID); err != nil {
+// deleteToken ends a token with what began with it, or a session; it answers false
+// when the user has neither.
+func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, err error) {
+	err = s.tx(ctx, func(t *sql.Tx) error {
+		if done, err = s.changed(t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID)); err != nil {
 			return err
 		}
-		_, err := t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE user_id = $1`, userID)
+		if done {
+			return endMinted(ctx, t, id)
+		}
+		done, err = s.changed(t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1 AND user_id = $2`, id, userID))
 		return err
+	})
+	return done, err
+}
+
+// deleteTokens also ends the user's sessions, and those on their way.
+func (s store) deleteTokens(ctx context.Context, userID int64) error {
+	return s.tx(ctx, func(t *sql.Tx) error {
+		for _, table := range []string{"platform_tokens", "platform_codes", "platform_sessions"} {
+			if _, err := t.ExecContext(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, userID); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -11,7 +11,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// ListTokens lists the caller's tokens.
+// ListTokens lists the caller's tokens, and the sessions of programs that they let
+// in.
 func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
 	p, err := s.admit(ctx, "ListTokens", place{})
 	if err != nil {
@@ -21,9 +22,19 @@ func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensReques
 	if err != nil {
 		return nil, fmt.Errorf("reading the tokens of user %d: %w", p.user.ID, err)
 	}
+	open, err := s.store.sessions(ctx, p.user.ID, s.deps.Now())
+	if err != nil {
+		return nil, fmt.Errorf("reading the sessions of user %d: %w", p.user.ID, err)
+	}
 	resp := &platformv1.ListTokensResponse{}
 	for _, t := range list {
 		resp.Tokens = append(resp.Tokens, t.record())
+	}
+	for _, v := range open {
+		resp.Sessions = append(resp.Sessions, &platformv1.SessionRecord{
+			Id: float64(v.id), ClientId: v.clientID, TokenId: number(v.token),
+			LastUsed: instant(v.used), DateCreated: instant(v.created), Expires: instant(v.expires),
+		})
 	}
 	return resp, nil
 }
@@ -74,8 +85,9 @@ func (s *Service) makeToken(ctx context.Context, u user, name string, expires ti
 	return t, rec, nil
 }
 
-// DeleteToken revokes one of the caller's tokens. Every call reads the table, so
-// it holds at once on each replica.
+// DeleteToken revokes one of the caller's tokens with all sessions that began with
+// it, or ends a session. Every call reads the tables, so it holds at once on each
+// replica. Other tokens that were made with it are in the list, and stay.
 func (s *Service) DeleteToken(ctx context.Context, req *platformv1.DeleteTokenRequest) (*platformv1.DeleteTokenResponse, error) {
 	p, err := s.admit(ctx, "DeleteToken", place{})
 	if err != nil {

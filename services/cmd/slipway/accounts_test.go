@@ -39,7 +39,7 @@ func asked(t *testing.T, answers map[string]string) string {
 }
 
 const (
-	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z"}]}`
+	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
 	credsAnswer  = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
 	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
 	loadAnswer   = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
@@ -74,6 +74,7 @@ func TestAccounts(t *testing.T) {
 		{"tokens delete ci 9007199254740991", "Deleted token ci.\nDeleted token 9007199254740991.\n", map[string]string{
 			"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/5": "", "DELETE /api/tokens/9007199254740991": "",
 		}},
+		{"tokens delete 6", "Deleted token 6.\n", map[string]string{"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/6": ""}},
 		{"tokens delete --all", "Deleted all tokens.\n", map[string]string{"DELETE /api/tokens/delete-all": ""}},
 		{"workspaces", "ID  WORKSPACE   VISIBILITY  ROLE\n3   lab/rnaseq  PRIVATE     owner\n", mine},
 		{"credentials list", "ID   NAME  PROVIDER       REGISTRY  USER  LAST USED\nabc  quay  container-reg  quay.io   ada   2026-01-31T12:00:00Z\n", map[string]string{"GET /api/credentials": credsAnswer}},
@@ -99,7 +100,7 @@ func TestAccounts(t *testing.T) {
 			"TASK  HASH  PROCESS  NAME  STATUS  EXIT  SUBMITTED  ENDED\n7     ab/c           A (1  FAILED  137              \n",
 			map[string]string{"GET /api/workflow/r1/tasks?search=FAILED&sortBy=complete&sortDir=desc": `{"tasks":[{"task":{"taskId":7,"hash":"ab/c","process":null,"name":"A (1","status":"FAILED","exit":137}}],"total":1}`},
 		},
-		{"__complete tokens delete ", "9007199254740991\tlap\uFFFD[31mtop\n5\tci\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
+		{"__complete tokens delete ", "9007199254740991\tlap\uFFFD[31mtop\n5\tci\n6\tsession of nf\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
 		{"__complete credentials show --workspace 3 ", "abc\tquay\n:36\n", map[string]string{"GET /api/credentials?workspaceId=3": credsAnswer}},
 		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `,"progress":null}]}`}},
 		{"__complete image x --workspace ", "lab/rnaseq\t3\n:36\n", mine},

@@ -26,19 +26,19 @@ func group(name, short string) *cobra.Command {
 	}
 }
 
-func (c *client) tokens(ctx context.Context) ([]byte, []*platformv1.TokenRecord, error) {
+func (c *client) tokens(ctx context.Context) ([]byte, *platformv1.ListTokensResponse, error) {
 	var res platformv1.ListTokensResponse
 	raw, err := c.do(ctx, call{method: http.MethodGet, path: "/api/tokens", signed: true}, &res)
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the tokens: %w", err)
 	}
-	return raw, res.GetTokens(), nil
+	return raw, &res, nil
 }
 
 func tokensListCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list",
-		Short:             "Show your access tokens, without what is secret",
+		Short:             "Show your access tokens, and the programs that are signed in with them",
 		Example:           "  slipway tokens list\n  slipway tokens list -o json",
 		Args:              exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -54,8 +54,11 @@ func tokensListCommand(s *settings) *cobra.Command {
 			return err
 		}
 		t := table{{"ID", "NAME", "CREATED", "LAST USED", "EXPIRES"}}
-		for _, r := range list {
+		for _, r := range list.GetTokens() {
 			t = append(t, []string{tallied(r.GetId()), r.GetName(), moment(r.GetDateCreated()), momentOrNever(r.GetLastUsed()), momentOrNever(r.GetExpires())})
+		}
+		for _, r := range list.GetSessions() {
+			t = append(t, []string{tallied(r.GetId()), "session of " + r.GetClientId(), moment(r.GetDateCreated()), momentOrNever(r.GetLastUsed()), momentOrNever(r.GetExpires())})
 		}
 		return output.print(cmd.OutOrStdout(), raw, t)
 	}
@@ -110,7 +113,9 @@ func tokensDeleteCommand(s *settings) *cobra.Command {
 		Short: "End access tokens, at once",
 		Long: `End access tokens, at once, by their ids or names.
 
-With --all every token of yours ends, the one that this command uses too.`,
+With a token end the sessions of programs that signed in with it; one of them ends
+alone by its id. With --all every token and session of yours ends, the one that this
+command uses too.`,
 		Example: "  slipway tokens delete laptop\n  slipway tokens delete --all",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -121,8 +126,11 @@ With --all every token of yours ends, the one that this command uses too.`,
 		ValidArgsFunction: s.offers(func(ctx context.Context, c *client) ([]cobra.Completion, error) {
 			_, list, err := c.tokens(ctx)
 			var out []cobra.Completion
-			for _, r := range list {
+			for _, r := range list.GetTokens() {
 				out = append(out, offer(tallied(r.GetId()), r.GetName()))
+			}
+			for _, r := range list.GetSessions() {
+				out = append(out, offer(tallied(r.GetId()), "session of "+r.GetClientId()))
 			}
 			return out, err
 		}),
@@ -140,8 +148,12 @@ With --all every token of yours ends, the one that this command uses too.`,
 		if err != nil {
 			return err
 		}
+		known := list.GetTokens()
+		for _, r := range list.GetSessions() {
+			known = append(known, &platformv1.TokenRecord{Id: r.GetId(), Name: tallied(r.GetId())})
+		}
 		for _, name := range args {
-			id, err := idOf(list, name, "token", func(r *platformv1.TokenRecord) (string, string) { return tallied(r.GetId()), r.GetName() })
+			id, err := idOf(known, name, "token or session", func(r *platformv1.TokenRecord) (string, string) { return tallied(r.GetId()), r.GetName() })
 			if err != nil {
 				return err
 			}

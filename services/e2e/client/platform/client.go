@@ -221,9 +221,12 @@ type ListCredentialsResult struct {
 	Credentials []CredentialsRecord `json:"credentials"`
 }
 
-// ListTokensResult The caller's tokens.
+// ListTokensResult What gives access in the caller's name.
 type ListTokensResult struct {
-	// Tokens By name.
+	// Sessions The sessions of programs that the caller let in, newest first.
+	Sessions []SessionRecord `json:"sessions"`
+
+	// Tokens The access tokens, by name.
 	Tokens []TokenRecord `json:"tokens"`
 }
 
@@ -441,6 +444,27 @@ type ServiceInfo struct {
 
 	// WaveEnabled Whether container requests are served.
 	WaveEnabled bool `json:"waveEnabled"`
+}
+
+// SessionRecord A program that the caller let in, without what is secret.
+type SessionRecord struct {
+	// ClientID What the program calls itself; anybody can call themselves anything.
+	ClientID string `json:"clientId"`
+
+	// DateCreated When the caller let it in.
+	DateCreated *time.Time `json:"dateCreated"`
+
+	// Expires When it ends, unless the program refreshes its tokens before.
+	Expires *time.Time `json:"expires"`
+
+	// ID The id that DELETE takes, as it takes a token's; exact to 2^53.
+	ID int64 `json:"id"`
+
+	// LastUsed When it last got new tokens.
+	LastUsed *time.Time `json:"lastUsed"`
+
+	// TokenID The access token that the caller signed in with, without which the session ends; null: they signed in at the provider.
+	TokenID *int64 `json:"tokenId"`
 }
 
 // TokenRecord An access token without what is secret.

@@ -792,11 +792,13 @@ func (*ListTokensRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
-// ListTokensResponse is the caller's tokens.
+// ListTokensResponse is what gives access in the caller's name.
 type ListTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
-	Tokens        []*TokenRecord `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// The access tokens, by name.
+	Tokens []*TokenRecord `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	// The sessions of programs that the caller let in, newest first.
+	Sessions      []*SessionRecord `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -838,6 +840,105 @@ func (x *ListTokensResponse) GetTokens() []*TokenRecord {
 	return nil
 }
 
+func (x *ListTokensResponse) GetSessions() []*SessionRecord {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+// SessionRecord is a program that the caller let in, without what is secret.
+type SessionRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id that DELETE takes, as it takes a token's; exact to 2^53.
+	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What the program calls itself; anybody can call themselves anything.
+	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The access token that the caller signed in with, without which the session
+	// ends; null: they signed in at the provider.
+	TokenId *wrapperspb.DoubleValue `protobuf:"bytes,3,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
+	// When it last got new tokens.
+	LastUsed *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	// When the caller let it in.
+	DateCreated *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
+	// When it ends, unless the program refreshes its tokens before.
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionRecord) Reset() {
+	*x = SessionRecord{}
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionRecord) ProtoMessage() {}
+
+func (x *SessionRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
+func (*SessionRecord) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SessionRecord) GetId() float64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *SessionRecord) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *SessionRecord) GetTokenId() *wrapperspb.DoubleValue {
+	if x != nil {
+		return x.TokenId
+	}
+	return nil
+}
+
+func (x *SessionRecord) GetLastUsed() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LastUsed
+	}
+	return nil
+}
+
+func (x *SessionRecord) GetDateCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DateCreated
+	}
+	return nil
+}
+
+func (x *SessionRecord) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
 // TokenRecord is an access token without what is secret.
 type TokenRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -857,7 +958,7 @@ type TokenRecord struct {
 
 func (x *TokenRecord) Reset() {
 	*x = TokenRecord{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -869,7 +970,7 @@ func (x *TokenRecord) String() string {
 func (*TokenRecord) ProtoMessage() {}
 
 func (x *TokenRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -882,7 +983,7 @@ func (x *TokenRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRecord.ProtoReflect.Descriptor instead.
 func (*TokenRecord) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TokenRecord) GetId() float64 {
@@ -931,7 +1032,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1044,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1057,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateTokenRequest) GetToken() *TokenSpec {
@@ -979,7 +1080,7 @@ type TokenSpec struct {
 
 func (x *TokenSpec) Reset() {
 	*x = TokenSpec{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1092,7 @@ func (x *TokenSpec) String() string {
 func (*TokenSpec) ProtoMessage() {}
 
 func (x *TokenSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1105,7 @@ func (x *TokenSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenSpec.ProtoReflect.Descriptor instead.
 func (*TokenSpec) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TokenSpec) GetName() string {
@@ -1034,7 +1135,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1147,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1160,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateTokenResponse) GetAccessKey() string {
@@ -1076,10 +1177,11 @@ func (x *CreateTokenResponse) GetToken() *TokenRecord {
 	return nil
 }
 
-// DeleteTokenRequest names a token.
+// DeleteTokenRequest names a token or a session. With a token end the sessions that
+// began with it.
 type DeleteTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token's id.
+	// The id of either.
 	TokenId       int64 `protobuf:"varint,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1087,7 +1189,7 @@ type DeleteTokenRequest struct {
 
 func (x *DeleteTokenRequest) Reset() {
 	*x = DeleteTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1201,7 @@ func (x *DeleteTokenRequest) String() string {
 func (*DeleteTokenRequest) ProtoMessage() {}
 
 func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1214,7 @@ func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DeleteTokenRequest) GetTokenId() int64 {
@@ -1131,7 +1233,7 @@ type DeleteTokenResponse struct {
 
 func (x *DeleteTokenResponse) Reset() {
 	*x = DeleteTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1245,7 @@ func (x *DeleteTokenResponse) String() string {
 func (*DeleteTokenResponse) ProtoMessage() {}
 
 func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1258,7 @@ func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 // DeleteAllTokensRequest has no parameters.
@@ -1168,7 +1270,7 @@ type DeleteAllTokensRequest struct {
 
 func (x *DeleteAllTokensRequest) Reset() {
 	*x = DeleteAllTokensRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1282,7 @@ func (x *DeleteAllTokensRequest) String() string {
 func (*DeleteAllTokensRequest) ProtoMessage() {}
 
 func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1295,7 @@ func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
 // DeleteAllTokensResponse says nothing: 204.
@@ -1205,7 +1307,7 @@ type DeleteAllTokensResponse struct {
 
 func (x *DeleteAllTokensResponse) Reset() {
 	*x = DeleteAllTokensResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1217,7 +1319,7 @@ func (x *DeleteAllTokensResponse) String() string {
 func (*DeleteAllTokensResponse) ProtoMessage() {}
 
 func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1230,7 +1332,7 @@ func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensResponse.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{19}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{20}
 }
 
 var File_slipway_platform_v1_account_proto protoreflect.FileDescriptor
@@ -1299,9 +1401,17 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"visibility\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\n" +
 	"visibility\x12\x14\n" +
 	"\x05roles\x18\t \x03(\tR\x05roles\"\x13\n" +
-	"\x11ListTokensRequest\"N\n" +
+	"\x11ListTokensRequest\"\x8e\x01\n" +
 	"\x12ListTokensResponse\x128\n" +
-	"\x06tokens\x18\x01 \x03(\v2 .slipway.platform.v1.TokenRecordR\x06tokens\"\xdf\x01\n" +
+	"\x06tokens\x18\x01 \x03(\v2 .slipway.platform.v1.TokenRecordR\x06tokens\x12>\n" +
+	"\bsessions\x18\x02 \x03(\v2\".slipway.platform.v1.SessionRecordR\bsessions\"\xa3\x02\n" +
+	"\rSessionRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x127\n" +
+	"\btoken_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueR\atokenId\x127\n" +
+	"\tlast_used\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
+	"\fdate_created\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
+	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xdf\x01\n" +
 	"\vTokenRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
@@ -1335,7 +1445,7 @@ func file_slipway_platform_v1_account_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_account_proto_rawDescData
 }
 
-var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_slipway_platform_v1_account_proto_goTypes = []any{
 	(*GetServiceInfoRequest)(nil),      // 0: slipway.platform.v1.GetServiceInfoRequest
 	(*GetServiceInfoResponse)(nil),     // 1: slipway.platform.v1.GetServiceInfoResponse
@@ -1349,43 +1459,49 @@ var file_slipway_platform_v1_account_proto_goTypes = []any{
 	(*UserWorkspace)(nil),              // 9: slipway.platform.v1.UserWorkspace
 	(*ListTokensRequest)(nil),          // 10: slipway.platform.v1.ListTokensRequest
 	(*ListTokensResponse)(nil),         // 11: slipway.platform.v1.ListTokensResponse
-	(*TokenRecord)(nil),                // 12: slipway.platform.v1.TokenRecord
-	(*CreateTokenRequest)(nil),         // 13: slipway.platform.v1.CreateTokenRequest
-	(*TokenSpec)(nil),                  // 14: slipway.platform.v1.TokenSpec
-	(*CreateTokenResponse)(nil),        // 15: slipway.platform.v1.CreateTokenResponse
-	(*DeleteTokenRequest)(nil),         // 16: slipway.platform.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),        // 17: slipway.platform.v1.DeleteTokenResponse
-	(*DeleteAllTokensRequest)(nil),     // 18: slipway.platform.v1.DeleteAllTokensRequest
-	(*DeleteAllTokensResponse)(nil),    // 19: slipway.platform.v1.DeleteAllTokensResponse
-	(*wrapperspb.DoubleValue)(nil),     // 20: google.protobuf.DoubleValue
-	(*timestamppb.Timestamp)(nil),      // 21: google.protobuf.Timestamp
-	(*wrapperspb.StringValue)(nil),     // 22: google.protobuf.StringValue
+	(*SessionRecord)(nil),              // 12: slipway.platform.v1.SessionRecord
+	(*TokenRecord)(nil),                // 13: slipway.platform.v1.TokenRecord
+	(*CreateTokenRequest)(nil),         // 14: slipway.platform.v1.CreateTokenRequest
+	(*TokenSpec)(nil),                  // 15: slipway.platform.v1.TokenSpec
+	(*CreateTokenResponse)(nil),        // 16: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenRequest)(nil),         // 17: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),        // 18: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensRequest)(nil),     // 19: slipway.platform.v1.DeleteAllTokensRequest
+	(*DeleteAllTokensResponse)(nil),    // 20: slipway.platform.v1.DeleteAllTokensResponse
+	(*wrapperspb.DoubleValue)(nil),     // 21: google.protobuf.DoubleValue
+	(*timestamppb.Timestamp)(nil),      // 22: google.protobuf.Timestamp
+	(*wrapperspb.StringValue)(nil),     // 23: google.protobuf.StringValue
 }
 var file_slipway_platform_v1_account_proto_depIdxs = []int32{
 	2,  // 0: slipway.platform.v1.GetServiceInfoResponse.service_info:type_name -> slipway.platform.v1.ServiceInfo
 	3,  // 1: slipway.platform.v1.ServiceInfo.navbar:type_name -> slipway.platform.v1.Navbar
 	6,  // 2: slipway.platform.v1.GetUserInfoResponse.user:type_name -> slipway.platform.v1.User
-	20, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
-	21, // 4: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
-	21, // 5: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
-	21, // 6: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
+	21, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
+	22, // 4: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
+	22, // 5: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
+	22, // 6: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
 	9,  // 7: slipway.platform.v1.ListUserWorkspacesResponse.orgs_and_workspaces:type_name -> slipway.platform.v1.UserWorkspace
-	22, // 8: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
-	20, // 9: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
-	22, // 10: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
-	22, // 11: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
-	22, // 12: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
-	12, // 13: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
-	21, // 14: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
-	21, // 15: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
-	21, // 16: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
-	14, // 17: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
-	12, // 18: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	23, // 8: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
+	21, // 9: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
+	23, // 10: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
+	23, // 11: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
+	23, // 12: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
+	13, // 13: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
+	12, // 14: slipway.platform.v1.ListTokensResponse.sessions:type_name -> slipway.platform.v1.SessionRecord
+	21, // 15: slipway.platform.v1.SessionRecord.token_id:type_name -> google.protobuf.DoubleValue
+	22, // 16: slipway.platform.v1.SessionRecord.last_used:type_name -> google.protobuf.Timestamp
+	22, // 17: slipway.platform.v1.SessionRecord.date_created:type_name -> google.protobuf.Timestamp
+	22, // 18: slipway.platform.v1.SessionRecord.expires:type_name -> google.protobuf.Timestamp
+	22, // 19: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
+	22, // 20: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
+	22, // 21: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
+	15, // 22: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
+	13, // 23: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_account_proto_init() }
@@ -1399,7 +1515,7 @@ func file_slipway_platform_v1_account_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_account_proto_rawDesc), len(file_slipway_platform_v1_account_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
