@@ -27,6 +27,10 @@ func (a *App) openData(context.Context) error {
 	if err := mustHave(a.cfg.DataDir); err != nil {
 		return err
 	}
+	if info, err := os.Stat(a.cfg.DataDir); err == nil && info.Mode().Perm()&0o077 != 0 {
+		a.problems = append(a.problems, fmt.Sprintf("Others on this machine can look into %s (mode %04o); chmod 700 it unless they are meant to", a.cfg.DataDir, info.Mode().Perm()))
+		a.log.Warn("data_dir is open to other users of the machine", "dir", a.cfg.DataDir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	}
 	if !a.isWhole() {
 		return nil
 	}
@@ -51,7 +55,7 @@ func (a *App) openStores(ctx context.Context) error {
 	if a.needs(func(n need) bool { return n.redis }) {
 		problems = append(problems, a.openRedis())
 	}
-	if a.needs(func(n need) bool { return n.bus }) {
+	if a.needs(func(n need) bool { return n.bus || n.hears && a.cfg.NATSURL != "" }) {
 		problems = append(problems, a.openBus())
 	}
 	return errors.Join(problems...)

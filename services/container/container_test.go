@@ -3,6 +3,7 @@ package container_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func TestTokenLivesAsLongAsItSays(t *testing.T) {
 		if want := r.clock().Add(36 * time.Hour); !resp.GetExpiration().AsTime().Equal(want) {
 			t.Errorf("it expires at %v, want %v", resp.GetExpiration().AsTime(), want)
 		}
-		if ttl := r.redis.TTL(t.Context(), "container:token:"+token).Val(); ttl < 35*time.Hour || ttl > 36*time.Hour {
+		if ttl := r.redis.TTL(t.Context(), keyInRedis(token)).Val(); ttl < 35*time.Hour || ttl > 36*time.Hour {
 			t.Errorf("in Redis it lives %v", ttl)
 		}
 		r.sleep(36*time.Hour - time.Second)
@@ -161,6 +162,11 @@ func TestTokenLivesAsLongAsItSays(t *testing.T) {
 			t.Errorf("the description should outlive the token: %v", err)
 		}
 	})
+}
+
+// keyInRedis is where a token is in Redis, which does not say what it is.
+func keyInRedis(token string) string {
+	return fmt.Sprintf("container:token:%x", sha256.Sum256([]byte(token)))
 }
 
 func TestTokensAreUnguessable(t *testing.T) {
@@ -192,7 +198,7 @@ func TestTokenLostFromRedisComesBack(t *testing.T) {
 		if err != nil || !proto.Equal(want, got) {
 			t.Errorf("after the loss: %v, %v", got, err)
 		}
-		if n := r.redis.Exists(t.Context(), "container:token:"+token).Val(); n != 1 {
+		if n := r.redis.Exists(t.Context(), keyInRedis(token)).Val(); n != 1 {
 			t.Error("Redis was not filled again")
 		}
 	})
@@ -202,12 +208,12 @@ func TestRevokedTokenNeverComesBack(t *testing.T) {
 	t.Parallel()
 	r := newRoom(t, testkit.SQLite(t))
 	token := r.submit(t, nil).GetContainerToken()
-	copied := r.redis.HGet(t.Context(), "container:token:"+token, "plan").Val()
+	copied := r.redis.HGet(t.Context(), keyInRedis(token), "plan").Val()
 	if _, err := r.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: token}); err != nil {
 		t.Fatal(err)
 	}
 	// A replica that read SQL before the revocation writes its copy now.
-	if err := r.redis.HSet(t.Context(), "container:token:"+token, "plan", copied).Err(); err != nil {
+	if err := r.redis.HSet(t.Context(), keyInRedis(token), "plan", copied).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, fresh := range []bool{false, true} {

@@ -74,7 +74,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		old, young := newToken(), newToken()
 		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {
 			rec := record{created: now, expires: expires, plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
-			if err := errors.Join(s.store.insert(ctx, rec), s.store.addDigest(ctx, token, "sha256:1", now)); err != nil {
+			if err := errors.Join(s.store.insert(ctx, rec), s.store.addDigest(ctx, keyOf(token), "sha256:1", now)); err != nil {
 				t.Fatal(err)
 			}
 		}

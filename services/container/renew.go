@@ -33,7 +33,7 @@ func (s *Service) renew(ctx context.Context) {
 			return
 		}
 		for _, rec := range batch {
-			after = rec.plan.GetToken()
+			after = rec.key
 			if err := s.renewOne(ctx, rec, live); err != nil {
 				s.deps.Log.WarnContext(ctx, "A name was not renewed; it is tried again", "err", err)
 			}
@@ -73,5 +73,5 @@ func (s *Service) prolong(ctx context.Context, rec record, until *timestamppb.Ti
 	if err != nil || !done {
 		return err // not done: it was revoked, or another replica did it
 	}
-	return s.tokens.put(ctx, rec.plan)
+	return s.tokens.put(ctx, rec.key, rec.plan)
 }

@@ -32,7 +32,7 @@ func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveToke
 	if err != nil {
 		return nil, err
 	}
-	if err := s.tokens.put(ctx, rec.plan); err != nil {
+	if err := s.tokens.put(ctx, token, rec.plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis", "err", err)
 	}
 	return &containerv1.ResolveTokenResponse{Plan: rec.plan}, nil
@@ -68,7 +68,7 @@ func (s *Service) RecordDigest(ctx context.Context, req *containerv1.RecordDiges
 		return nil, err
 	}
 	now := s.deps.Now()
-	if err := s.store.addDigest(ctx, req.GetToken(), req.GetDigest(), now); err != nil {
+	if err := s.store.addDigest(ctx, rec.key, req.GetDigest(), now); err != nil {
 		return nil, s.sqlFault("recording a digest", err)
 	}
 	if err := s.tokens.putDigest(ctx, req.GetToken(), req.GetDigest(), now, rec.expires); err != nil {

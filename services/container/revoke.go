@@ -12,7 +12,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Revoked is the subject on which the token of a revoked request is published.
+// Revoked is the subject on which the key of a revoked request is published: the
+// SHA-256 of its token, in hex.
 const Revoked = "container.revoked"
 
 // RevokeContainer ends a request. Whoever knows its id may: the id is the
@@ -88,11 +89,12 @@ func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Ti
 	return nil
 }
 
-// spreadRevocation tells Redis, and every registry that listens.
+// spreadRevocation tells Redis, and every registry that listens. id is a token, or
+// the key of one.
 func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.Time) {
 	err := errors.Join(
 		s.tokens.putRevoked(ctx, id, expires),
-		s.deps.Bus.Publish(Revoked, []byte(id)),
+		s.deps.Bus.Publish(Revoked, []byte(keyOf(id))),
 	)
 	if err == nil {
 		err = s.store.markSent(ctx, id)

@@ -3,7 +3,7 @@
 // serves a pull, and builds nothing itself: it reads recipes, and has the build
 // room make what they describe. The truth is the tables container_*; Redis
 // holds a copy of every live token (prefix `container:token:`), which is made
-// again from SQL when it is lost. A revocation is published on the subject
+// again from SQL when it is lost. Both keep hashes of tokens alone. A revocation is published on the subject
 // `container.revoked`.
 package container
 
@@ -124,6 +124,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer sweep.Stop()
 	renew := time.NewTicker(s.renewEvery())
 	defer renew.Stop()
+	s.hashTokens(ctx)
 	for {
 		select {
 		case <-ctx.Done():
@@ -140,6 +141,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) sweep(ctx context.Context) {
 	now := s.deps.Now()
+	s.hashTokens(ctx)
 	if err := s.store.deleteLayers(ctx, now); err != nil {
 		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
 	}

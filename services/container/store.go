@@ -20,6 +20,8 @@ type store struct{ db *sqldb.DB }
 
 // record is a row of container_requests.
 type record struct {
+	// key is what it is kept under: the hash of its token.
+	key              string
 	created, expires time.Time
 	// revoked is zero while the request is not.
 	revoked  time.Time
@@ -33,7 +35,7 @@ func (s store) insert(ctx context.Context, r record) error {
 	if err != nil {
 		return err
 	}
-	plan, err := proto.Marshal(r.plan)
+	plan, err := proto.Marshal(bareOf(r.plan))
 	if err != nil {
 		return err
 	}
@@ -46,19 +48,21 @@ func (s store) insert(ctx context.Context, r record) error {
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
 			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
 		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
-		r.plan.GetToken(), sqldb.Micros(r.created), sqldb.Micros(r.expires),
+		keyOf(r.plan.GetToken()), sqldb.Micros(r.created), sqldb.Micros(r.expires),
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan, run)
 	return err
 }
 
 // get reads a request with all digests it has resolved to; fault.NotFound when
-// there is none.
-func (s store) get(ctx context.Context, id string) (record, error) {
+// there is none. Like all that takes a token, it also finds what is still kept under
+// the token itself (see hashTokens).
+func (s store) get(ctx context.Context, token string) (record, error) {
 	var created, expires, revoked int64
 	var request, plan []byte
+	var key string
 	err := s.db.QueryRowContext(ctx, `
-		SELECT created_at, expires_at, revoked_at, request, plan FROM container_requests WHERE id = $1`, id).
-		Scan(&created, &expires, &revoked, &request, &plan)
+		SELECT id, created_at, expires_at, revoked_at, request, plan FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token).
+		Scan(&key, &created, &expires, &revoked, &request, &plan)
 	if errors.Is(err, sql.ErrNoRows) {
 		return record{}, unknownRequest(err)
 	}
@@ -66,7 +70,7 @@ func (s store) get(ctx context.Context, id string) (record, error) {
 		return record{}, err
 	}
 	r := record{
-		created: sqldb.Time(created), expires: sqldb.Time(expires), revoked: sqldb.Time(revoked),
+		key: key, created: sqldb.Time(created), expires: sqldb.Time(expires), revoked: sqldb.Time(revoked),
 		request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{},
 	}
 	if err := proto.Unmarshal(request, r.request); err != nil {
@@ -75,7 +79,8 @@ func (s store) get(ctx context.Context, id string) (record, error) {
 	if err := proto.Unmarshal(plan, r.plan); err != nil {
 		return record{}, fmt.Errorf("reading the stored plan: %w", err)
 	}
-	later, err := s.digests(ctx, id)
+	later, err := s.digests(ctx, key)
+	r.plan.Token = token
 	r.plan.Digests = append(later, r.plan.GetDigests()...)
 	return r, err
 }
@@ -89,9 +94,9 @@ func unknownRequest(cause error) error {
 const maxDigests = 32
 
 // digests lists what was recorded after the request was made, newest first.
-func (s store) digests(ctx context.Context, id string) ([]string, error) {
+func (s store) digests(ctx context.Context, key string) ([]string, error) {
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`, id, maxDigests)
+		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`, key, maxDigests)
 	if err != nil {
 		return nil, err
 	}
@@ -107,21 +112,21 @@ func (s store) digests(ctx context.Context, id string) ([]string, error) {
 	return out, rows.Err()
 }
 
-func (s store) addDigest(ctx context.Context, id, digest string, now time.Time) error {
+func (s store) addDigest(ctx context.Context, key, digest string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_digests (request_id, digest, recorded_at) VALUES ($1, $2, $3)
 		ON CONFLICT (request_id, digest) DO UPDATE SET recorded_at = excluded.recorded_at`,
-		id, digest, sqldb.Micros(now))
+		key, digest, sqldb.Micros(now))
 	return err
 }
 
 // revoke marks a request; fault.NotFound when there is none that has not
 // expired. One that is revoked already stays as it is.
-func (s store) revoke(ctx context.Context, id string, now time.Time) error {
+func (s store) revoke(ctx context.Context, token string, now time.Time) error {
 	res, err := s.db.ExecContext(ctx, `
 		UPDATE container_requests
 		SET revoked_at = CASE WHEN revoked_at = 0 THEN $2 ELSE revoked_at END
-		WHERE id = $1 AND expires_at > $2`, id, sqldb.Micros(now))
+		WHERE id IN ($1, $3) AND expires_at > $2`, keyOf(token), sqldb.Micros(now), token)
 	if err != nil {
 		return err
 	}
@@ -140,7 +145,7 @@ func (s store) isAwaited(ctx context.Context, buildID string, now time.Time) (bo
 	return n > 0, err
 }
 
-// unsent lists live revoked requests that not everybody was told of.
+// unsent lists live revoked requests that not everybody was told of, by key.
 func (s store) unsent(ctx context.Context, now time.Time) (map[string]time.Time, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT id, expires_at FROM container_requests
@@ -161,8 +166,8 @@ func (s store) unsent(ctx context.Context, now time.Time) (map[string]time.Time,
 	return out, rows.Err()
 }
 
-func (s store) markSent(ctx context.Context, id string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id = $1`, id)
+func (s store) markSent(ctx context.Context, token string) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id IN ($1, $2)`, keyOf(token), token)
 	return err
 }
 

@@ -13,10 +13,10 @@ import (
 )
 
 // due lists some live requests that belong to a run and end before an instant, by
-// id. Their plans lack the digests that were recorded later.
+// key. Their plans lack the token, and the digests that were recorded later.
 func (s store) due(ctx context.Context, after string, now, before time.Time) ([]record, error) {
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT expires_at, request, plan FROM container_requests
+		SELECT id, expires_at, request, plan FROM container_requests
 		WHERE workflow_id <> '' AND id > $1 AND revoked_at = 0 AND expires_at > $2 AND expires_at < $3 ORDER BY id LIMIT 200`,
 		after, sqldb.Micros(now), sqldb.Micros(before))
 	if err != nil {
@@ -27,10 +27,11 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 	for rows.Next() {
 		var expires int64
 		var request, plan []byte
-		if err := rows.Scan(&expires, &request, &plan); err != nil {
+		var key string
+		if err := rows.Scan(&key, &expires, &request, &plan); err != nil {
 			return nil, err
 		}
-		r := record{expires: sqldb.Time(expires), request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{}}
+		r := record{key: key, expires: sqldb.Time(expires), request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{}}
 		if err := proto.Unmarshal(request, r.request); err != nil {
 			return nil, fmt.Errorf("reading a stored request: %w", err)
 		}
@@ -45,13 +46,13 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 // prolong writes a later end, unless the request was revoked or ends otherwise
 // than it did: then it answers false.
 func (s store) prolong(ctx context.Context, r record, was time.Time) (bool, error) {
-	plan, err := proto.Marshal(r.plan)
+	plan, err := proto.Marshal(bareOf(r.plan))
 	if err != nil {
 		return false, err
 	}
 	res, err := s.db.ExecContext(ctx, `
 		UPDATE container_requests SET expires_at = $2, plan = $3 WHERE id = $1 AND revoked_at = 0 AND expires_at = $4`,
-		r.plan.GetToken(), sqldb.Micros(r.expires), plan, sqldb.Micros(was))
+		r.key, sqldb.Micros(r.expires), plan, sqldb.Micros(was))
 	if err != nil {
 		return false, err
 	}

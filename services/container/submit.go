@@ -178,7 +178,7 @@ func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, pla
 	if err := s.store.insert(ctx, rec); err != nil {
 		return s.sqlFault("writing a request", err)
 	}
-	if err := s.tokens.put(ctx, plan); err != nil {
+	if err := s.tokens.put(ctx, plan.GetToken(), plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis; it will be read from SQL", "err", err)
 	}
 	return nil

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base32"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"slices"
@@ -30,7 +32,25 @@ func isToken(s string) bool {
 	return len(s) == 26 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
 }
 
-// tokenCache is the copy of live tokens in Redis. A token is a hash with the
+// keyOf is what a token is kept under, in SQL, in Redis and on the bus: whoever reads
+// one of them learns no token. It is random and long, so that a plain hash gives
+// nothing away. A key stays as it is.
+func keyOf(token string) string {
+	if !isToken(token) {
+		return token
+	}
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// bareOf is a plan as it is kept: without its token.
+func bareOf(plan *containerv1.Plan) *containerv1.Plan {
+	kept := proto.CloneOf(plan)
+	kept.Token = ""
+	return kept
+}
+
+// tokenCache is the copy of live tokens in Redis. A token's key is a hash with the
 // fields `plan`; `revoked`; and `d:<digest>` = when it was recorded. Each field
 // is written on its own and none is ever taken back, so that it does not matter
 // who writes first: a revoked token stays revoked, whoever reloads it.
@@ -47,7 +67,7 @@ const (
 
 var errRevoked = errors.New("the token is revoked")
 
-func tokenKey(token string) string { return "container:token:" + token }
+func tokenKey(token string) string { return "container:token:" + keyOf(token) }
 
 // get reads a token: nil when it is not there or Redis does not answer;
 // errRevoked when it is revoked.
@@ -69,6 +89,7 @@ func (c tokenCache) get(ctx context.Context, token string) (*containerv1.Plan, e
 		c.log.WarnContext(ctx, "A token in Redis cannot be read; reading SQL", "err", err)
 		return nil, nil
 	}
+	plan.Token = token
 	plan.Digests = append(laterDigests(fields), plan.GetDigests()...)
 	return plan, nil
 }
@@ -93,13 +114,13 @@ func laterDigests(fields map[string]string) []string {
 	return out[:min(len(out), maxDigests)]
 }
 
-// put writes a token with its life.
-func (c tokenCache) put(ctx context.Context, plan *containerv1.Plan) error {
-	raw, err := proto.Marshal(plan)
+// put writes what a token, or its key, stands for, with its life.
+func (c tokenCache) put(ctx context.Context, token string, plan *containerv1.Plan) error {
+	raw, err := proto.Marshal(bareOf(plan))
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, plan.GetToken(), plan.GetExpiration().AsTime(), fieldPlan, raw)
+	return c.write(ctx, token, plan.GetExpiration().AsTime(), fieldPlan, raw)
 }
 
 // putDigest writes what a token's reference resolved to.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +92,7 @@ const (
 	remembered = time.Minute
 	// ignored is how long an unknown token is not asked about again.
 	ignored = 5 * time.Second
-	// subjectRevoked carries the tokens that the container room revokes.
+	// subjectRevoked carries the keys of tokens that the container room revokes.
 	subjectRevoked = "container.revoked"
 )
 
@@ -99,8 +100,9 @@ const (
 type grants struct {
 	containers containerv1.ContainerServiceClient
 	now        func() time.Time
-	known      *otter.Cache[string, *grant]
-	hits       *stats.Counter
+	// known and refused are by key.
+	known *otter.Cache[string, *grant]
+	hits  *stats.Counter
 	// refused holds unknown and revoked tokens, each for its own time.
 	refused *otter.Cache[string, time.Duration]
 	flight  upstream.Flight[string, *grant]
@@ -148,21 +150,29 @@ func (g *grants) forget() {
 	g.refused.StopAllGoroutines()
 }
 
-// revoke forgets a token for longer than an answer that is on its way takes.
-func (g *grants) revoke(token string) {
-	g.refused.Set(token, 2*remembered)
-	g.known.Invalidate(token)
+// keyOf is what a token is kept under: its SHA-256, in hex, as revocations name it.
+func keyOf(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+// revoke forgets a token, by its key, for longer than an answer that is on its way
+// takes.
+func (g *grants) revoke(key string) {
+	g.refused.Set(key, 2*remembered)
+	g.known.Invalidate(key)
 }
 
 // get answers the grant of a token; NAME_UNKNOWN when there is none.
 func (g *grants) get(ctx context.Context, token string) (*grant, error) {
-	if known, ok := g.known.GetIfPresent(token); ok {
+	key := keyOf(token)
+	if known, ok := g.known.GetIfPresent(key); ok {
 		if !g.now().Before(known.expires) {
 			return nil, unknownName(nil)
 		}
 		return known, nil
 	}
-	if _, ok := g.refused.GetIfPresent(token); ok {
+	if _, ok := g.refused.GetIfPresent(key); ok {
 		return nil, unknownName(nil)
 	}
 	return g.flight.Do(ctx, token, func(ctx context.Context) (*grant, error) { return g.ask(ctx, token, false) })
@@ -182,10 +192,11 @@ func (g *grants) renew(ctx context.Context, old *grant) error {
 func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	key := keyOf(token)
 	resp, err := g.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		g.refused.Set(token, ignored)
-		g.known.Invalidate(token)
+		g.refused.Set(key, ignored)
+		g.known.Invalidate(key)
 		return nil, unknownName(err)
 	}
 	if err != nil {
@@ -204,11 +215,11 @@ func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, err
 	if err != nil {
 		return nil, err
 	}
-	if _, revoked := g.refused.GetIfPresent(token); revoked {
+	if _, revoked := g.refused.GetIfPresent(key); revoked {
 		return nil, unknownName(nil)
 	}
 	if !fresh {
-		g.known.Set(token, out)
+		g.known.Set(key, out)
 	}
 	return out, nil
 }

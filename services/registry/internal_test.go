@@ -141,7 +141,7 @@ func TestRevocationReachesAnAnswerOnItsWay(t *testing.T) {
 		c := &containers{}
 		g := cachesOnly(c)
 		defer g.forget()
-		g.revoke("tok") // the message overtakes the answer that was read before it
+		g.revoke(keyOf("tok")) // the message overtakes the answer that was read before it
 		if _, err := g.get(t.Context(), "tok"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked token answers %v", err)
 		}

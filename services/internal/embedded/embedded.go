@@ -6,7 +6,9 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -59,11 +61,19 @@ func (r *Redis) Close() {
 // StartNATS starts a NATS server with JetStream under dir, in its folder
 // `nats`. The caller shuts it down.
 func StartNATS(dir string) (*server.Server, error) {
+	// What the server makes in there others could read.
+	store := filepath.Join(dir, "nats")
+	if err := os.MkdirAll(store, 0o700); err != nil {
+		return nil, fmt.Errorf("setting up the embedded NATS: %w", err)
+	}
+	if err := os.Chmod(store, 0o700); err != nil && !errors.Is(err, fs.ErrPermission) { //nolint:gosec // a folder is entered
+		return nil, fmt.Errorf("setting up the embedded NATS: %w", err)
+	}
 	s, err := server.NewServer(&server.Options{
 		ServerName: "embedded",
 		DontListen: true,
 		JetStream:  true,
-		StoreDir:   filepath.Join(dir, "nats"),
+		StoreDir:   store,
 		NoSigs:     true,
 		NoLog:      true,
 	})

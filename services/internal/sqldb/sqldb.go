@@ -78,6 +78,9 @@ func planAnew(ctx context.Context, c *pgx.Conn) error {
 // a killed process loses nothing, a power cut may lose the last transactions
 // but never the database.
 func openSQLite(path string) (*DB, error) {
+	if err := private(path); err != nil {
+		return nil, err
+	}
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(NORMAL)", "foreign_keys(1)", "cache_size(-4000)",
 	}}

@@ -1,0 +1,168 @@
+package container
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit"
+)
+
+// heardBus keeps what is said.
+type heardBus struct {
+	mu    sync.Mutex
+	heard [][]byte
+}
+
+func (b *heardBus) Publish(_ string, data []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.heard = append(b.heard, data)
+	return nil
+}
+
+func newKept(t *testing.T, db *sqldb.DB) (*Service, *heardBus) {
+	t.Helper()
+	if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
+		t.Fatal(err)
+	}
+	bus := &heardBus{}
+	return &Service{
+		deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: 36 * time.Hour}},
+		store: store{db}, tokens: tokenCache{testkit.Redis(t), testkit.Log(t)},
+	}, bus
+}
+
+// everything is what the tables and Redis hold of requests.
+func (s *Service) everything(t *testing.T) []byte {
+	t.Helper()
+	var all bytes.Buffer
+	for _, query := range []string{`SELECT id, request, plan FROM container_requests`, `SELECT request_id, NULL, NULL FROM container_digests`} {
+		rows, err := s.deps.DB.QueryContext(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var id string
+			var request, plan []byte
+			if err := rows.Scan(&id, &request, &plan); err != nil {
+				t.Fatal(err)
+			}
+			all.WriteString(id)
+			all.Write(request)
+			all.Write(plan)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range s.tokens.redis.Keys(t.Context(), "*").Val() {
+		all.WriteString(key)
+		for field, value := range s.tokens.redis.HGetAll(t.Context(), key).Val() {
+			all.WriteString(field + value)
+		}
+	}
+	return all.Bytes()
+}
+
+// TestNoTokenIsKept: who reads the database, Redis or the bus learns no name that can
+// be pulled, and what they learn opens none.
+func TestNoTokenIsKept(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		s, bus := newKept(t, db)
+		plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Name: "lib/tool", Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}}
+		if err := s.keep(t.Context(), &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
+			t.Fatal(err)
+		}
+		token := plan.GetToken()
+		if _, err := s.RecordDigest(t.Context(), &containerv1.RecordDigestRequest{Token: token, Digest: "sha256:" + strings.Repeat("0", 64)}); err != nil {
+			t.Fatal(err)
+		}
+		for _, fresh := range []bool{false, true} {
+			resp, err := s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
+			if err != nil || resp.GetPlan().GetToken() != token || len(resp.GetPlan().GetDigests()) != 1 {
+				t.Errorf("it resolves to %v, %v", resp, err)
+			}
+			_, err = s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: keyOf(token), Fresh: fresh})
+			if !errors.Is(err, fault.NotFound) {
+				t.Errorf("its key resolves: %v", err)
+			}
+		}
+		if bytes.Contains(s.everything(t), []byte(token)) {
+			t.Error("the token is kept")
+		}
+		if err := s.revoke(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		if len(bus.heard) != 1 || string(bus.heard[0]) != keyOf(token) || bytes.Contains(s.everything(t), []byte(token)) {
+			t.Errorf("the bus heard %q", bus.heard)
+		}
+		if _, err := s.live(t.Context(), token); !errors.Is(err, fault.NotFound) {
+			t.Errorf("the revoked token: %v", err)
+		}
+	})
+}
+
+// TestTokensOfAnEarlierRelease work as before, and are kept no longer.
+func TestTokensOfAnEarlierRelease(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		s, bus := newKept(t, db)
+		var tokens []string
+		for range 3 {
+			plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Name: "lib/tool"}
+			if err := s.keep(t.Context(), &containerv1.ContainerRequest{}, plan); err != nil {
+				t.Fatal(err)
+			}
+			token := plan.GetToken()
+			raw, err := proto.Marshal(plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.ExecContext(t.Context(), `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, keyOf(token), token, raw); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.store.addDigest(t.Context(), token, "sha256:x", time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			tokens = append(tokens, token)
+		}
+		s.tokens.redis.FlushAll(t.Context())
+		works := func(token string) {
+			t.Helper()
+			rec, err := s.live(t.Context(), token)
+			if err != nil || rec.plan.GetToken() != token || len(rec.plan.GetDigests()) != 1 {
+				t.Errorf("it is %v, %v", rec.plan, err)
+			}
+		}
+		works(tokens[0])
+		if err := s.revoke(t.Context(), tokens[1]); err != nil {
+			t.Fatal(err)
+		}
+		if len(bus.heard) != 1 || string(bus.heard[0]) != keyOf(tokens[1]) {
+			t.Errorf("the bus heard %q", bus.heard)
+		}
+		s.hashTokens(t.Context())
+		for _, token := range tokens {
+			if bytes.Contains(s.everything(t), []byte(token)) {
+				t.Error("the token is still kept")
+			}
+		}
+		works(tokens[0])
+		works(tokens[2])
+		if _, err := s.live(t.Context(), tokens[1]); !errors.Is(err, fault.NotFound) {
+			t.Errorf("the revoked one: %v", err)
+		}
+	})
+}
