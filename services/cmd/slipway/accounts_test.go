@@ -65,9 +65,10 @@ func TestAccounts(t *testing.T) {
 		answers   map[string]string
 	}{
 		{
-			"tokens list", "ID                NAME         CREATED               LAST USED  EXPIRES\n" +
-				"9007199254740991  lap\uFFFD[31mtop  2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
-				"5                 ci           2026-01-31T12:00:00Z  never      never\n",
+			"tokens list", "ID                NAME           CREATED               LAST USED  EXPIRES\n" +
+				"9007199254740991  lap\uFFFD[31mtop    2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
+				"5                 ci             2026-01-31T12:00:00Z  never      never\n" +
+				"6                 session of nf  2026-01-31T12:00:00Z  never      never\n",
 			map[string]string{"GET /api/tokens": tokensAnswer},
 		},
 		{"tokens create ci", "key\n", map[string]string{`POST /api/tokens {"name":"ci"}`: `{"accessKey":"key"}`}},
