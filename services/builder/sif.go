@@ -14,12 +14,9 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
-
-// maxEntries is how many names a Singularity image may hold: they are in memory
-// while it is made.
-const maxEntries = 2_000_000
 
 // SifOptions are the settings of the engine.
 type SifOptions struct {
@@ -114,7 +111,7 @@ func (s *Sif) make(ctx context.Context, dir string, from *original, image oci.Im
 		return sif.File{}, err
 	}
 	file, err := s.tool.Make(ctx, dir, sif.Image{
-		Config: image.Config.Bytes, Layers: layers, Limits: flatten.Limits{Bytes: s.o.Disk, Entries: maxEntries},
+		Config: image.Config.Bytes, Layers: layers, Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
 	var refused *flatten.Refusal
 	if errors.As(err, &refused) {

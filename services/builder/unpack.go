@@ -11,16 +11,20 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"slipway.dev/services/internal/limits"
 )
 
-// limits are how much a context may be.
-type limits struct {
+// room is how much a context may be.
+type room struct {
 	packed  int64 // bytes of the gzip'd tar
 	bytes   int64 // bytes of all files
 	entries int
 }
 
-func contextLimits() limits { return limits{packed: 4 << 30, bytes: 10 << 30, entries: 500_000} }
+func contextLimits() room {
+	return room{packed: limits.ContextPacked, bytes: limits.ContextBytes, entries: limits.ContextEntries}
+}
 
 // refusal is something in a context that is not let in.
 type refusal string
@@ -33,7 +37,7 @@ func refused(format string, args ...any) error { return refusal(fmt.Sprintf(form
 // unpack writes the files of a gzip'd tar below dir. Nothing outside dir is
 // touched, whatever the tar says: every path is opened from dir, and links lead
 // nowhere else. Devices are refused. Owners and special mode bits are left out.
-func unpack(r io.Reader, dir string, l limits) error {
+func unpack(r io.Reader, dir string, l room) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -43,7 +47,7 @@ func unpack(r io.Reader, dir string, l limits) error {
 	if err != nil {
 		return fmt.Errorf("it is no gzip'd tar: %w", err)
 	}
-	u := &unpacker{root: root, limits: l}
+	u := &unpacker{root: root, left: l}
 	// Headers count as well: a tar of empty names has no files to count.
 	in := tar.NewReader(io.LimitReader(gz, l.bytes+int64(l.entries)*1024))
 	for {
@@ -61,14 +65,17 @@ func unpack(r io.Reader, dir string, l limits) error {
 }
 
 type unpacker struct {
-	root   *os.Root
-	limits limits
+	root *os.Root
+	// left is what may still come.
+	left room
+	// folder is where the last entry went, which is there.
+	folder string
 }
 
 func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
-	u.limits.entries--
-	u.limits.bytes -= h.Size
-	if u.limits.entries < 0 || u.limits.bytes < 0 || h.Size < 0 {
+	u.left.entries--
+	u.left.bytes -= h.Size
+	if u.left.entries < 0 || u.left.bytes < 0 || h.Size < 0 {
 		return refused("it is too large")
 	}
 	if h.Typeflag == tar.TypeXGlobalHeader {
@@ -81,12 +88,15 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if name == "." {
 		return nil
 	}
-	if err := u.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := u.parents(filepath.Dir(name)); err != nil {
 		return notUnpacked(h, err)
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		err = u.root.MkdirAll(name, 0o755)
+		before := u.left.entries
+		if err = u.parents(name); u.left.entries < before {
+			u.left.entries++ // this one was counted as an entry
+		}
 	case tar.TypeReg:
 		err = u.file(name, h, content)
 	case tar.TypeSymlink:
@@ -97,6 +107,29 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 		return refused("%q is neither a file, a folder nor a link", clip(h.Name, 100))
 	}
 	return notUnpacked(h, err)
+}
+
+// parents makes a folder and those above it; each that is made counts as an entry.
+func (u *unpacker) parents(dir string) error {
+	if dir == u.folder || dir == "." {
+		return nil
+	}
+	if strings.Count(dir, string(filepath.Separator)) >= limits.ContextDepth {
+		return refused("%q has more than %d folders within each other", clip(dir, 100), limits.ContextDepth)
+	}
+	for above := dir; above != "."; above = filepath.Dir(above) {
+		if _, err := u.root.Lstat(above); err == nil {
+			break
+		}
+		if u.left.entries--; u.left.entries < 0 {
+			return refused("it is too large")
+		}
+	}
+	if err := u.root.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	u.folder = dir
+	return nil
 }
 
 func notUnpacked(h *tar.Header, err error) error {

@@ -51,7 +51,7 @@ func link(name, target string) tar.Header {
 
 func TestUnpack(t *testing.T) {
 	t.Parallel()
-	few := limits{packed: 1 << 20, bytes: 1000, entries: 5}
+	few := room{packed: 1 << 20, bytes: 1000, entries: 5}
 	for _, c := range []struct {
 		name    string
 		entries []tar.Header
@@ -68,6 +68,10 @@ func TestUnpack(t *testing.T) {
 		{"through links", []tar.Header{link("d/e", "."), link("l", "d/e/../.."), file("l/x", "x")}, "cannot be unpacked"},
 		{"device", []tar.Header{{Name: "dev", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}}, "neither"},
 		{"pipe", []tar.Header{{Name: "fifo", Typeflag: tar.TypeFifo}}, "neither"},
+		{"too many folders", []tar.Header{file("a/b/c/d/e/f", "x")}, "too large"},
+		{"as many folders", []tar.Header{file("a/b/c/d/f", "x")}, ""},
+		{"folders that are entries", []tar.Header{{Name: "a", Typeflag: tar.TypeDir}, {Name: "a/b", Typeflag: tar.TypeDir}, {Name: "a/b/c", Typeflag: tar.TypeDir}}, ""},
+		{"too deep", []tar.Header{file(strings.Repeat("d/", 200)+"f", "x")}, "within each other"},
 		{"too many", []tar.Header{file("a", ""), file("b", ""), file("c", ""), file("d", ""), file("e", ""), file("f", "")}, "too large"},
 		{"too large", []tar.Header{file("a", strings.Repeat("x", 2000))}, "too large"},
 	} {
@@ -105,7 +109,7 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		_ = unpack(bytes.NewReader(b), dir, limits{packed: 1 << 20, bytes: 1 << 16, entries: 50})
+		_ = unpack(bytes.NewReader(b), dir, room{packed: 1 << 20, bytes: 1 << 16, entries: 50})
 		if left, _ := os.ReadDir(outer); len(left) != 1 {
 			t.Errorf("something was written outside: %v", left)
 		}

@@ -2,6 +2,7 @@ package flatten
 
 import (
 	"archive/tar"
+	"cmp"
 	"io"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ type known struct {
 	// here that is no directory, described the one whose directory was written.
 	touched, solid, described int32
 	kind                      kind
-	// content is where the content was written: another path for a hard link.
+	// content is where the content was written, for a hard link; "" is here.
 	content string
 	below   map[string]*known
 }
@@ -34,24 +35,29 @@ const (
 	leftOut
 )
 
-// at is a name below.
-func (n *known) at(base string) *known {
-	next := n.below[base]
-	if next == nil {
-		next = &known{}
-		if n.below == nil {
-			n.below = map[string]*known{}
-		}
-		n.below[base] = next
-	}
-	return next
-}
-
 // falling goes through the layers from the topmost down, and writes each entry that
 // nothing above has hidden.
 type falling struct {
 	output
-	root *known
+	root  *known
+	names names
+}
+
+// at is a name below n, which is made where nobody has named it yet.
+func (f *falling) at(n *known, base string) (*known, error) {
+	if next := n.below[base]; next != nil {
+		return next, nil
+	}
+	base, err := f.names.keep(base)
+	if err != nil {
+		return nil, err
+	}
+	if n.below == nil {
+		n.below = map[string]*known{}
+	}
+	next := &known{}
+	n.below[base] = next
+	return next, nil
 }
 
 func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
@@ -68,7 +74,9 @@ func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
 		if parent == nil || err != nil {
 			return err
 		}
-		n = parent.at(base)
+		if n, err = f.at(parent, base); err != nil {
+			return err
+		}
 	}
 	if n.hidden > layer {
 		return nil
@@ -106,7 +114,10 @@ func (f *falling) reach(layer int32, dir string) (*known, error) {
 		}
 		var base string
 		base, rest, _ = strings.Cut(rest, "/")
-		n = n.at(base)
+		var err error
+		if n, err = f.at(n, base); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -124,7 +135,7 @@ func (f *falling) directory(layer int32, n *known, h *tar.Header) error {
 
 // leaf writes what is no directory.
 func (f *falling) leaf(layer int32, n *known, h *tar.Header, path string, content io.Reader) error {
-	n.kind, n.content = leaf, path
+	n.kind = leaf
 	if h.Typeflag != tar.TypeLink {
 		if isDevice(h.Typeflag) {
 			n.kind = leftOut
@@ -141,13 +152,16 @@ func (f *falling) leaf(layer int32, n *known, h *tar.Header, path string, conten
 	if target == nil || target == n || target.solid != layer {
 		return ErrTwice
 	}
-	n.kind, n.content = target.kind, target.content
+	n.kind = target.kind
 	if n.kind == leftOut {
 		f.summary.LeftOut++
 		return nil
 	}
 	if n.kind != leaf { // an upper layer has a directory there
 		return ErrTwice
+	}
+	if n.content, err = f.names.keep(cmp.Or(target.content, to)); err != nil {
+		return err
 	}
 	return f.link(path, n.content)
 }
@@ -179,15 +193,18 @@ func (f *falling) remove(layer int32, dir, base string) error {
 		}
 		var next string
 		next, rest, _ = strings.Cut(rest, "/")
-		n = n.at(next)
+		if n, err = f.at(n, next); err != nil {
+			return err
+		}
 	}
 	if all {
 		n.emptied = max(n.emptied, layer)
 		return nil
 	}
-	n = n.at(hidden)
-	n.hidden = max(n.hidden, layer)
-	return nil
+	if n, err = f.at(n, hidden); err == nil {
+		n.hidden = max(n.hidden, layer)
+	}
+	return err
 }
 
 // rest writes the directories that no entry describes.

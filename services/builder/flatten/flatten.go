@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Layer is one layer of an image.
@@ -34,6 +35,11 @@ type Limits struct {
 	Bytes int64
 	// Entries is the number of entries in all layers.
 	Entries int
+	// Names is the number of names that are in memory: those of entries, of the
+	// directories on the way to them, and of what layers remove; NameBytes is their
+	// length. One entry can have two thousand directories on its way.
+	Names     int
+	NameBytes int64
 }
 
 // Summary says what was written.
@@ -66,7 +72,7 @@ var ErrTwice = errors.New("the layers have to be read twice")
 // file after the file. It reads each layer once, or answers ErrTwice. A *Refusal is
 // the image's fault; other errors are those of Open, of w, or of ctx.
 func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
-	f := &falling{output: newOutput(w), root: &known{}}
+	f := &falling{output: newOutput(w), root: &known{}, names: names{limits: limits}}
 	r := newReading(limits)
 	for i := len(layers) - 1; i >= 0; i-- {
 		err := r.each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
@@ -86,7 +92,7 @@ func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Sum
 // from which follows which entry wins at each path, then the contents of the
 // winners.
 func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
-	t := newTree()
+	t := newTree(limits)
 	r := newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
@@ -110,6 +116,26 @@ func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits)
 		return Summary{}, err
 	}
 	return e.end()
+}
+
+// names counts what is in memory.
+type names struct {
+	limits Limits
+	count  int
+	bytes  int64
+}
+
+// keep answers a name by itself: the text that it is cut from may be much longer.
+func (n *names) keep(name string) (string, error) {
+	n.count++
+	n.bytes += int64(len(name))
+	switch {
+	case n.limits.Names > 0 && n.count > n.limits.Names:
+		return "", refuse("is of an image with more than %d names, with all directories on the way to them", n.limits.Names)
+	case n.limits.NameBytes > 0 && n.bytes > n.limits.NameBytes:
+		return "", refuse("is of an image whose names are longer than %d MiB together", n.limits.NameBytes>>20)
+	}
+	return strings.Clone(name), nil
 }
 
 // errRefused is a refusal that does not know its layer yet.

@@ -16,8 +16,9 @@ type node struct {
 	// at is the entry that put it here, inode the one with its content: another for
 	// a hard link.
 	at, inode place
-	// touched is the last layer that put something here or below.
-	touched int32
+	// touched is the last layer that put something here or below, dropped the last
+	// that removed what earlier layers had below.
+	touched, dropped int32
 	// leftOut is a device: it hides what was there, and is not written.
 	leftOut bool
 	// children are nil for anything but a directory.
@@ -27,12 +28,23 @@ type node struct {
 func (n *node) isDir() bool { return n.children != nil }
 
 func newDir(at place, layer int32) *node {
-	return &node{at: at, inode: at, touched: layer, children: map[string]*node{}}
+	return &node{at: at, inode: at, touched: layer, dropped: -1, children: map[string]*node{}}
 }
 
-type tree struct{ root *node }
+type tree struct {
+	root  *node
+	names names
+}
 
-func newTree() *tree { return &tree{root: newDir(nowhere(), -1)} }
+func newTree(l Limits) *tree { return &tree{root: newDir(nowhere(), -1), names: names{limits: l}} }
+
+// child is the name of a new entry in its directory, as a text by itself.
+func (t *tree) child(parent *node, name string) (string, error) {
+	if parent.children[name] != nil {
+		return strings.Clone(name), nil
+	}
+	return t.names.keep(name)
+}
 
 // lookup answers nil for what is not there.
 func (t *tree) lookup(path string) *node {
@@ -65,6 +77,9 @@ func (t *tree) apply(at place, h *tar.Header) error {
 	}
 	parent, err := t.parent(dir, at.layer)
 	if err != nil {
+		return err
+	}
+	if name, err = t.child(parent, name); err != nil {
 		return err
 	}
 	t.place(parent, name, at, h.Typeflag, target)
@@ -115,13 +130,17 @@ func (t *tree) parent(dir string, layer int32) (*node, error) {
 		next := n.children[name]
 		switch {
 		case next == nil:
+			name, err := t.names.keep(name)
+			if err != nil {
+				return nil, err
+			}
 			next = newDir(nowhere(), layer)
 			n.children[name] = next
 		case !next.isDir() && next.at.layer == layer:
 			return nil, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
 		case !next.isDir():
 			next = newDir(nowhere(), layer)
-			n.children[name] = next
+			n.children[strings.Clone(name)] = next
 		}
 		next.touched = layer
 		n = next
@@ -140,9 +159,7 @@ func (t *tree) remove(layer int32, dir, name string) error {
 	switch {
 	case parent == nil || !parent.isDir():
 	case all:
-		for child := range parent.children {
-			parent.drop(child, layer)
-		}
+		parent.empty(layer)
 	case hidden != "":
 		parent.drop(hidden, layer)
 	}
@@ -160,8 +177,18 @@ func (n *node) drop(name string, layer int32) {
 		if child.at.layer < layer {
 			child.at, child.inode = nowhere(), nowhere()
 		}
-		for below := range child.children {
-			child.drop(below, layer)
-		}
+		child.empty(layer)
+	}
+}
+
+// empty removes what layers before this one have put below. Once is enough for a
+// layer: what it adds later is its own.
+func (n *node) empty(layer int32) {
+	if n.dropped == layer {
+		return
+	}
+	n.dropped = layer
+	for below := range n.children {
+		n.drop(below, layer)
 	}
 }

@@ -43,6 +43,15 @@ const (
 	// WalkManifests is how many manifests behind one image are read in search of a
 	// digest, and ImageBlobs how many blobs one image may lead to.
 	WalkManifests, ImageBlobs = 256, 1 << 15
+	// ImageEntries is how many entries an image may hold that becomes a Singularity
+	// image, and how many names, with all directories on the way to them;
+	// ImageNameBytes is how long these may be together.
+	ImageEntries, ImageNameBytes = 2_000_000, 128 << 20
+	// ContextPacked and ContextBytes bound a build context in bytes, as it is sent and
+	// unpacked; ContextEntries is how many files and folders it may have, and
+	// ContextDepth how many folders may be within each other.
+	ContextPacked, ContextBytes  = 4 << 30, 10 << 30
+	ContextEntries, ContextDepth = 500_000, 128
 )
 
 // fetchRows bound what is read from registries, layer URLs, platforms and token services.
@@ -62,6 +71,9 @@ func fetchRows() []Row {
 		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a circle"},
 		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
 		{What: "blobs that one image leads to", Bound: n(ImageBlobs), Why: "they are remembered for the time of a pull"},
+		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
+		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},
+		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can name two thousand folders"},
 		{What: "documents of one image", Bound: size(ImageDocuments), Why: "an index can list many manifests of the largest size"},
 	}
 }
