@@ -14,15 +14,17 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/bounded"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
 // tries is how often a question is put that gets no answer.
 const tries = 3
 
-// mostAnswer bounds what another platform may answer, in bytes.
-const mostAnswer = 4 << 20
+// answerShape bounds the JSON of another platform.
+var answerShape = bounded.Shape{Depth: 32, Values: limits.PlatformValues}
 
 // errStale is an access token that may be refreshed: the platform answered 401.
 var errStale = fault.Unauthenticated.Newf("The access token has expired")
@@ -130,7 +132,7 @@ func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
 		return unreached(ctx, q.endpoint, err)
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.PlatformAnswer+1))
 	if err != nil {
 		return unreached(ctx, q.endpoint, err)
 	}
@@ -139,10 +141,10 @@ func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
 		return errStale
 	case resp.StatusCode == http.StatusForbidden:
 		return fault.Unauthenticated.New("The platform "+q.endpoint+" refuses the access token, or what is asked for", fmt.Errorf("%s answers 403", q.path))
-	case resp.StatusCode != http.StatusOK || len(raw) > mostAnswer:
+	case resp.StatusCode != http.StatusOK || len(raw) > limits.PlatformAnswer:
 		return odd(q.endpoint, fmt.Errorf("%s answers %d with %d bytes", q.path, resp.StatusCode, len(raw)))
 	}
-	if err := json.Unmarshal(raw, answer); err != nil {
+	if err := answerShape.Decode(raw, answer); err != nil {
 		return odd(q.endpoint, fmt.Errorf("%s answers no JSON of the kind", q.path)) // it may hold a secret
 	}
 	return nil

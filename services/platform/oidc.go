@@ -17,6 +17,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // signInTTL is how long a person has to sign in at the provider.
@@ -44,7 +45,22 @@ type provider struct {
 }
 
 func newProvider(d Deps) *provider {
-	return &provider{OIDC: d.OIDC, callback: d.Endpoint + "/oauth/callback", client: &http.Client{Timeout: 15 * time.Second}}
+	return &provider{OIDC: d.OIDC, callback: d.Endpoint + "/oauth/callback", client: &http.Client{
+		Timeout: 15 * time.Second, Transport: measured{http.DefaultTransport},
+	}}
+}
+
+// measured ends every answer of the provider where it becomes too long: the
+// libraries that read them know no end, and its keys are fetched on the way of
+// anybody's sign-in.
+type measured struct{ http.RoundTripper }
+
+func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := m.RoundTripper.RoundTrip(r)
+	if err == nil {
+		resp.Body = http.MaxBytesReader(nil, resp.Body, limits.ProviderAnswer)
+	}
+	return resp, err
 }
 
 // discover answers the provider and how to talk to it.

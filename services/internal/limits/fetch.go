@@ -52,6 +52,11 @@ const (
 	// ContextDepth how many folders may be within each other.
 	ContextPacked, ContextBytes  = 4 << 30, 10 << 30
 	ContextEntries, ContextDepth = 500_000, 128
+	// PlatformAnswer is the largest answer of another platform in bytes, and
+	// PlatformValues how many values it may hold; ProviderAnswer is the largest of a
+	// sign-in provider.
+	PlatformAnswer, PlatformValues = 4 << 20, 1 << 16
+	ProviderAnswer                 = 1 << 20
 )
 
 // fetchRows bound what is read from registries, layer URLs, platforms and token services.
@@ -74,6 +79,8 @@ func fetchRows() []Row {
 		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
 		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},
 		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can name two thousand folders"},
+		{What: "answer of another platform", Bound: size(PlatformAnswer) + ", " + n(PlatformValues) + " values", Why: "it lists the credentials of a user"},
+		{What: "answer of the sign-in provider", Bound: size(ProviderAnswer), Why: "its keys are read while somebody signs in"},
 		{What: "documents of one image", Bound: size(ImageDocuments), Why: "an index can list many manifests of the largest size"},
 	}
 }
