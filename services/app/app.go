@@ -251,8 +251,16 @@ func (a *App) Addr() net.Addr { return a.listeners.publicAddr() }
 // AdminAddr is where the admin listener is.
 func (a *App) AdminAddr() net.Addr { return a.listeners.admin.on.Addr() }
 
+// dataMarker is a file in data_dir that says what the folder is, so that nobody
+// packs it into an image: `slipway` leaves out folders that hold one.
+const dataMarker = ".slipway-data"
+
 func mustHave(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	const text = "This folder holds the data and keys of a slipwayd. Do not put it into images, repositories or shared folders.\n"
+	if err := os.WriteFile(filepath.Join(dir, dataMarker), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("data_dir: %w", err)
 	}
 	return nil

@@ -24,7 +24,8 @@ build running. What was built before is not built again.
 
 The Dockerfile may COPY the files of --context: a directory, a tar.gz file or
 the URL of one. A .dockerignore file in the directory, or DOCKERFILE.dockerignore
-beside the Dockerfile, is honoured. A directory or file is sent with the request,
+beside the Dockerfile, is honoured. Data folders of a slipwayd, sockets, pipes
+and devices are left out; files that look like secrets are warned of. A directory or file is sent with the request,
 up to 14,000,000 characters of base64 (10.5 MB).
 
 --env, --layer, --entrypoint, --cmd and --workdir go on top of the built image,
@@ -64,7 +65,7 @@ func dockerfileRequest(cmd *cobra.Command, s *settings, file, dir string) (*cont
 			return nil, err
 		}
 	}
-	layer, err := c.layer(cmd.Context(), dir, ignored)
+	layer, err := c.layer(cmd.Context(), dir, ignored, cmd.ErrOrStderr())
 	if err != nil {
 		return nil, fmt.Errorf("preparing the context %s: %w", dir, err)
 	}

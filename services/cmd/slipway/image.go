@@ -81,7 +81,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, r
 	if err := frozen.target(req); err != nil {
 		return err
 	}
-	if err := f.fill(cmd.Context(), c, req); err != nil {
+	if err := f.fill(cmd, c, req); err != nil {
 		return err
 	}
 	raw, res, err := c.submit(cmd.Context(), req)
@@ -95,9 +95,9 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, r
 }
 
 // fill adds to a request what the flags say.
-func (f *imageFlags) fill(ctx context.Context, c *client, req *containerv1.ContainerRequest) error {
+func (f *imageFlags) fill(cmd *cobra.Command, c *client, req *containerv1.ContainerRequest) error {
 	req.ContainerPlatform = f.platform
-	workspace, err := c.workspace(ctx, *f.workspace)
+	workspace, err := c.workspace(cmd.Context(), *f.workspace)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (f *imageFlags) fill(ctx context.Context, c *client, req *containerv1.Conta
 	}
 	config := &containerv1.ContainerConfig{Entrypoint: f.entrypoint, Cmd: f.cmd, Env: f.env, WorkingDir: f.workdir}
 	for _, source := range f.layers {
-		layer, err := c.layer(ctx, source, nil)
+		layer, err := c.layer(cmd.Context(), source, nil, cmd.ErrOrStderr())
 		if err != nil {
 			return fmt.Errorf("preparing the layer %s: %w", source, err)
 		}

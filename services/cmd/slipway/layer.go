@@ -29,8 +29,9 @@ const (
 )
 
 // layer reads a layer from a directory, without what is ignored in it, a tar.gz
-// file or a URL.
-func (c *client) layer(ctx context.Context, source string, ignored *ignoreList) (*containerv1.Layer, error) {
+// file or a URL. What is left out of a directory besides, and what looks like a
+// secret in it, is said to tell.
+func (c *client) layer(ctx context.Context, source string, ignored *ignoreList, tell io.Writer) (*containerv1.Layer, error) {
 	b := blob{gzip: sha256.New(), tar: sha256.New()}
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {
 		if err := c.download(ctx, source, &b); err != nil {
@@ -38,7 +39,7 @@ func (c *client) layer(ctx context.Context, source string, ignored *ignoreList) 
 		}
 		return b.layer(source), nil
 	}
-	if err := readLocal(ctx, source, ignored, &b); err != nil {
+	if err := readLocal(ctx, source, ignored, tell, &b); err != nil {
 		return nil, err
 	}
 	if b.size > maxContent {
@@ -48,7 +49,7 @@ func (c *client) layer(ctx context.Context, source string, ignored *ignoreList) 
 	return b.layer(dataPrefix + base64.StdEncoding.EncodeToString(b.content)), nil
 }
 
-func readLocal(ctx context.Context, source string, ignored *ignoreList, b *blob) error {
+func readLocal(ctx context.Context, source string, ignored *ignoreList, tell io.Writer, b *blob) error {
 	f, err := os.Open(source)
 	if err != nil {
 		return err
@@ -59,7 +60,7 @@ func readLocal(ctx context.Context, source string, ignored *ignoreList, b *blob)
 		return err
 	}
 	if info.IsDir() {
-		return pack(ctx, source, ignored, b)
+		return pack(ctx, source, ignored, tell, b)
 	}
 	return b.read(f)
 }

@@ -15,13 +15,17 @@ import (
 // pack writes a directory's content as a gzip'd tar. The bytes depend on paths,
 // modes, links and contents alone: not on times, owners, where the directory
 // lies or how its file system orders it. The directory itself has no entry, so
-// it does not change the root of an image.
-func pack(ctx context.Context, dir string, ignored *ignoreList, b *blob) error {
+// it does not change the root of an image. Data folders of a slipwayd, sockets,
+// pipes and devices are left out, which tell hears of.
+func pack(ctx context.Context, dir string, ignored *ignoreList, tell io.Writer, b *blob) error {
 	zw, err := gzip.NewWriterLevel(b, gzip.BestCompression)
 	if err != nil {
 		return fmt.Errorf("compressing it: %w", err)
 	}
-	p := packing{tar: tar.NewWriter(io.MultiWriter(zw, b.tar)), tree: os.DirFS(dir), ignored: ignored}
+	p := packing{tar: tar.NewWriter(io.MultiWriter(zw, b.tar)), tree: os.DirFS(dir), ignored: ignored, caution: &caution{to: tell}}
+	if isDataFolder(p.tree, ".") {
+		return fmt.Errorf("%s is the data folder of a slipwayd, with its keys: give another directory", dir)
+	}
 	err = fs.WalkDir(p.tree, ".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == "." {
 			return err
@@ -34,6 +38,7 @@ func pack(ctx context.Context, dir string, ignored *ignoreList, b *blob) error {
 	if err != nil {
 		return fmt.Errorf("packing it: %w", err)
 	}
+	p.caution.end(dir)
 	if err := p.tar.Close(); err != nil {
 		return fmt.Errorf("packing it: %w", err)
 	}
@@ -48,6 +53,7 @@ type packing struct {
 	tar     *tar.Writer
 	tree    fs.FS
 	ignored *ignoreList
+	caution *caution
 	held    []heldDir
 }
 
@@ -67,6 +73,14 @@ func (p *packing) visit(path string, d fs.DirEntry) error {
 			return fs.SkipDir
 		}
 		p.held = append(p.held, heldDir{path, d})
+		return nil
+	}
+	switch mode := d.Type(); {
+	case mode.IsDir() && isDataFolder(p.tree, path):
+		p.caution.leftOut(path, "it is the data folder of a slipwayd, with its keys")
+		return fs.SkipDir
+	case !mode.IsRegular() && !mode.IsDir() && mode.Type() != fs.ModeSymlink:
+		p.caution.leftOut(path, "it is a socket, pipe or device, which no layer can hold")
 		return nil
 	}
 	for _, dir := range p.held {
@@ -95,6 +109,7 @@ func (p *packing) add(path string, d fs.DirEntry) error {
 	if !info.Mode().IsRegular() {
 		return nil
 	}
+	p.caution.packed(p.tree, path)
 	f, err := p.tree.Open(path)
 	if err != nil {
 		return err
