@@ -53,12 +53,34 @@ func (s *Service) takeResult(ctx context.Context, m jetstream.Msg) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
 	defer cancel()
-	if err := s.finish(ctx, r); err != nil && !errors.Is(err, fault.NotFound) {
+	if err := s.reported(ctx, r); err != nil && !errors.Is(err, fault.NotFound) {
 		s.deps.Log.WarnContext(ctx, "A result cannot be kept right now", "build_id", r.GetBuildId(), "err", err)
 		_ = m.NakWithDelay(2 * time.Second)
 		return
 	}
 	_ = m.Ack()
+}
+
+// reported is finish for what a worker says. It is believed about the build that
+// its ticket is for, and nothing else: who can write on the bus could otherwise
+// end any build, with any image.
+func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
+	rec, err := s.store.get(ctx, r.GetBuildId())
+	if err != nil {
+		return err
+	}
+	if rec.isPending() {
+		holder, err := s.store.byTicket(ctx, hash(r.GetTicket()))
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return err
+		}
+		if holder.id != rec.id {
+			s.deps.Log.WarnContext(ctx, "A result was not believed: its ticket is not that of the build's newest delivery",
+				"build_id", rec.id, "delivery", r.GetDelivery())
+			return nil
+		}
+	}
+	return s.finish(ctx, r)
 }
 
 // finish ends a build: the log goes to SQL, then the result, then everybody is
@@ -94,7 +116,7 @@ func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) e
 	if !rec.isPending() || rec.delivery > int64(r.GetDelivery()) {
 		return nil
 	}
-	if err := s.store.unpublish(ctx, rec.id); err != nil {
+	if err := s.store.release(ctx, rec.id); err != nil {
 		return err
 	}
 	s.wake()

@@ -222,6 +222,15 @@ func (s store) unpublish(ctx context.Context, id string) error {
 	return err
 }
 
+// release is unpublish for a build whose worker gave it back: its ticket was on the
+// bus, and is good for nothing any more.
+func (s store) release(ctx context.Context, id string) error {
+	_, err := s.change(ctx, `
+		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0, ticket = ''
+		WHERE id = $1 AND state = 'PENDING'`, id)
+	return err
+}
+
 // take notes that a delivery was taken; false when the build has ended, or a
 // later delivery was taken already.
 func (s store) take(ctx context.Context, id string, delivery int64, worker, ticket string, now time.Time) (bool, error) {

@@ -138,7 +138,7 @@ func (j taken) succeed(t *testing.T, digest string) {
 
 func (j taken) report(t *testing.T, r *buildv1.Result) {
 	t.Helper()
-	r.BuildId, r.Delivery = j.id, j.delivery
+	r.BuildId, r.Delivery, r.Ticket = j.id, j.delivery, j.job.GetTicket()
 	j.publish(t, "build.events", fmt.Sprintf("%s.%d.done", j.id, j.delivery), r)
 }
 

@@ -127,7 +127,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	digest, err := w.build(bctx, w.skills()[q], job, seen)
 	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
-	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Succeeded: err == nil, Digest: digest}
+	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest}
 	if err != nil {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message = string(f.Reason), f.Message

@@ -11,6 +11,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/fault"
 )
 
 // report sends the rest of the log, then the result, then acknowledges the job,
@@ -75,14 +76,29 @@ func (w *Worker) ack(msg jetstream.Msg) {
 }
 
 // handBack has the build room queue the build again: what was done so far counts
-// as no delivery. Where that cannot be said, JetStream gives the job to another
-// worker at once, and counts.
+// as no delivery. Only who has a ticket may say so, so a worker that was stopped
+// before it had one asks for it. Where that cannot be said, JetStream gives the job
+// to another worker at once, and counts.
 func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 	w.logger(job).Info("a job was handed back", "err", why)
+	if job.Ticket == "" {
+		err := briefly(context.Background(), func(ctx context.Context) error {
+			r, err := w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: job.ID, Delivery: job.Delivery, Worker: w.Settings.Name})
+			job.Ticket = r.GetTicket()
+			return err
+		})
+		if errors.Is(err, fault.NotFound) {
+			w.ack(msg)
+			return
+		}
+	}
 	id := fmt.Sprintf("%s.%d.back.%d", job.ID, job.Delivery, job.sequence)
-	err := briefly(context.Background(), func(ctx context.Context) error {
-		return w.publish(ctx, "build.events", id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, HandedBack: true})
-	})
+	err := errNoTicket
+	if job.Ticket != "" {
+		err = briefly(context.Background(), func(ctx context.Context) error {
+			return w.publish(ctx, "build.events", id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, HandedBack: true})
+		})
+	}
 	if err == nil {
 		w.ack(msg)
 		return
@@ -93,6 +109,9 @@ func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 	}
 	_ = w.NATS.FlushTimeout(shortly)
 }
+
+// errNoTicket is why a job cannot be handed back in words.
+var errNoTicket = errors.New("the build room gave no ticket")
 
 // shortly is how long one word with the bus may take.
 const shortly = 5 * time.Second

@@ -204,9 +204,9 @@ func TestWorkerBuilds(t *testing.T) {
 		}
 		y.submit("gone_1") // the room knows of no such build
 		want := map[string]*buildv1.Result{
-			"good_1":  {BuildId: "good_1", Delivery: 1, Succeeded: true, Digest: "sha256:1"},
-			"bad_1":   {BuildId: "bad_1", Delivery: 1, Reason: "solve", Message: "they do not fit"},
-			"panic_1": {BuildId: "panic_1", Delivery: 1, Reason: "internal", Message: "The build service could not finish this build"},
+			"good_1":  {BuildId: "good_1", Delivery: 1, Ticket: "ticket-good_1", Succeeded: true, Digest: "sha256:1"},
+			"bad_1":   {BuildId: "bad_1", Delivery: 1, Ticket: "ticket-bad_1", Reason: "solve", Message: "they do not fit"},
+			"panic_1": {BuildId: "panic_1", Delivery: 1, Ticket: "ticket-panic_1", Reason: "internal", Message: "The build service could not finish this build"},
 		}
 		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
 			y.submit(id)
@@ -360,7 +360,7 @@ func TestWorkerDrains(t *testing.T) {
 		if r := next(); r.GetBuildId() != "short_1" || !r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
-		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, HandedBack: true}) {
+		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, Ticket: "ticket-long_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
 		}
 		if n := y.room.deliveries("later_1"); n != 0 {

@@ -86,9 +86,12 @@ type Result struct {
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// Digest of what was pushed.
 	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The worker stops before the build has ended: another is to take it. Nothing
-	// else is set.
-	HandedBack    bool `protobuf:"varint,7,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
+	// The worker stops before the build has ended: another is to take it. Only the
+	// ticket is set beside it.
+	HandedBack bool `protobuf:"varint,7,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
+	// Ticket of the delivery, from TakeJob: without it the message is not believed.
+	// It is good for nothing any more once the message is read. Secret.
+	Ticket        string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -170,6 +173,13 @@ func (x *Result) GetHandedBack() bool {
 		return x.HandedBack
 	}
 	return false
+}
+
+func (x *Result) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
 }
 
 // LogChunk is a message on build.logs.<build id>: the next lines of a log.
@@ -490,7 +500,7 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xc8\x01\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xe0\x01\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -499,7 +509,8 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\amessage\x18\x05 \x01(\tR\amessage\x12\x16\n" +
 	"\x06digest\x18\x06 \x01(\tR\x06digest\x12\x1f\n" +
 	"\vhanded_back\x18\a \x01(\bR\n" +
-	"handedBack\"\\\n" +
+	"handedBack\x12\x16\n" +
+	"\x06ticket\x18\b \x01(\tR\x06ticket\"\\\n" +
 	"\bLogChunk\x12\x1a\n" +
 	"\bdelivery\x18\x01 \x01(\x05R\bdelivery\x124\n" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +
