@@ -3,8 +3,10 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,11 +42,30 @@ func (a *App) adminHandler() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.reg, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /debug/pprof/", onThisMachine(pprof.Index))
+	mux.HandleFunc("GET /debug/pprof/profile", onThisMachine(pprof.Profile))
+	mux.HandleFunc("GET /debug/pprof/symbol", onThisMachine(pprof.Symbol))
+	mux.HandleFunc("GET /debug/pprof/trace", onThisMachine(pprof.Trace))
 	return mux
+}
+
+// onThisMachine serves loopback alone, and no browser that was led there under
+// another name: a profile costs CPU for as long as it is asked for, and tells how
+// the service works inside. The port itself may be open to probes and Prometheus.
+func onThisMachine(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		named, err := netip.ParseAddr(host)
+		peer, perr := netip.ParseAddrPort(r.RemoteAddr)
+		if perr != nil || !peer.Addr().Unmap().IsLoopback() || host != "localhost" && (err != nil || !named.IsLoopback()) {
+			http.Error(w, "Profiles are for this machine alone: ask for http://127.0.0.1", http.StatusForbidden)
+			return
+		}
+		h(w, r)
+	}
 }
 
 // state is one dependency in the answer of /readyz.
