@@ -330,7 +330,7 @@ func TestCancel(t *testing.T) {
 	if _, err := r.CancelBuild(t.Context(), &buildv1.CancelBuildRequest{BuildId: j.id}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := told.NextMsg(time.Minute); err != nil || m.Subject != "build.cancel."+j.id {
+	if m, err := told.NextMsg(time.Minute); err != nil || m.Subject != "build.cancel."+j.id || string(m.Data) != hashOf(j.job.GetTicket()) {
 		t.Errorf("the worker hears %v, %v", m, err)
 	}
 	if got := r.state(t, j.id); got.GetReason() != "cancelled" {
@@ -385,4 +385,10 @@ func TestDifferentContentUnderOneName(t *testing.T) {
 	if _, err := r.SubmitBuild(t.Context(), other); !errors.Is(err, fault.Conflict) {
 		t.Errorf("a build of something else is joined: %v", err)
 	}
+}
+
+// hashOf is how a ticket is kept.
+func hashOf(ticket string) string {
+	sum := sha256.Sum256([]byte(ticket))
+	return hex.EncodeToString(sum[:])
 }

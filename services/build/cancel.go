@@ -19,10 +19,15 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		if needed || err != nil {
 			return &buildv1.CancelBuildResponse{}, err
 		}
+		// The worker believes who knows the hash of its ticket.
+		proof, err := s.store.ticket(ctx, rec.id)
+		if err != nil {
+			return nil, s.deps.DB.Fault("reading who works on a build", err)
+		}
 		if err := s.fail(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
 			return nil, s.deps.DB.Fault("cancelling a build", err)
 		}
-		if err := s.deps.Bus.Publish(subjectCancel+rec.id, nil); err != nil {
+		if err := s.deps.Bus.Publish(subjectCancel+rec.id, []byte(proof)); err != nil {
 			return nil, err
 		}
 	}

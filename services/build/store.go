@@ -154,6 +154,12 @@ func (s store) byTicket(ctx context.Context, hash string) (record, error) {
 	return s.one(ctx, `ticket = $1 AND ticket <> '' AND state = 'PENDING'`, hash)
 }
 
+// ticket is the hash of the newest delivery's ticket; "" without one.
+func (s store) ticket(ctx context.Context, id string) (hash string, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT ticket FROM build_builds WHERE id = $1`, id).Scan(&hash)
+	return hash, err
+}
+
 // list reads the builds that a condition holds for.
 func (s store) list(ctx context.Context, where string, args ...any) ([]record, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...)

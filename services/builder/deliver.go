@@ -2,6 +2,9 @@ package builder
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -27,12 +30,19 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	defer w.heartbeat(msg)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	sub, err := w.NATS.Subscribe("build.cancel."+job.ID, func(*nats.Msg) { cancel(errCancelled) })
+	told := make(chan string, 8)
+	sub, err := w.NATS.Subscribe("build.cancel."+job.ID, func(m *nats.Msg) {
+		select {
+		case told <- string(m.Data):
+		case <-ctx.Done():
+		}
+	})
 	if err == nil {
 		defer func() { _ = sub.Unsubscribe() }()
 	}
 	// The build room answers only after it heard of the cancel subject's listener.
 	until, err := w.takeJob(ctx, &job)
+	go cancelled(ctx, job.Ticket, told, cancel)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		w.ack(msg)
@@ -43,6 +53,23 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 		_ = msg.NakWithDelay(shortly) // three of these end the build
 	default:
 		w.work(ctx, q, msg, job, until)
+	}
+}
+
+// cancelled ends a build when it is told to by who knows the hash of its ticket:
+// the build room does, and nobody else who can write on the bus.
+func cancelled(ctx context.Context, ticket string, told <-chan string, cancel context.CancelCauseFunc) {
+	sum := sha256.Sum256([]byte(ticket))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case proof := <-told:
+			if ticket != "" && subtle.ConstantTimeCompare([]byte(proof), []byte(hex.EncodeToString(sum[:]))) == 1 {
+				cancel(errCancelled)
+				return
+			}
+		}
 	}
 }
 

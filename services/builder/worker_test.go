@@ -2,6 +2,8 @@ package builder_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"sync"
@@ -234,17 +236,32 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 		y := newYard(t, nc)
 		y.streams()
 		next := y.results()
-		started := make(chan string, 2)
+		started, ended := make(chan string, 2), make(chan string, 2)
 		y.engine.do = func(ctx context.Context, job builder.Job, _ builder.Output) (string, error) {
 			started <- job.ID
 			<-ctx.Done()
+			ended <- job.ID
 			return "", ctx.Err()
 		}
 		y.work(nc, builder.Settings{}, 30*time.Second)
 		y.room.add("stop_1", 10*time.Minute)
 		y.submit("stop_1")
 		<-started
+		for range 20 { // whoever can write on the bus, but does not know the ticket
+			if err := nc.Publish("build.cancel.stop_1", []byte("guessed")); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := nc.Publish("build.cancel.stop_1", nil); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ended:
+			t.Error("a stranger cancelled the build")
+		case <-time.After(200 * time.Millisecond):
+		}
+		proof := sha256.Sum256([]byte("ticket-stop_1"))
+		if err := nc.Publish("build.cancel.stop_1", []byte(hex.EncodeToString(proof[:]))); err != nil {
 			t.Fatal(err)
 		}
 		if r := next(); r.GetReason() != "cancelled" || r.GetSucceeded() {
