@@ -26,7 +26,7 @@ const (
 	ImageDocuments = 16 << 20
 	// DocumentsAtOnce bounds, in bytes, the documents larger than SmallDocument that
 	// one process reads at a time; DocumentsWait is how long one waits for its turn.
-	DocumentsAtOnce = 128 << 20
+	DocumentsAtOnce = 64 << 20
 	SmallDocument   = 64 << 10
 	DocumentsWait   = 10 * time.Second
 	// TokenAnswer is the largest answer of a token service, and ErrorAnswer what is

@@ -135,36 +135,6 @@ func matches(root Document, index Index, wanted []Platform) ([]int, error) {
 	return out, nil
 }
 
-// metered is a source that stops when the documents of one image are too large
-// together.
-type metered struct {
-	Source
-	left int
-}
-
-func (m *metered) Manifest(ctx context.Context, d digest.Digest) (Document, error) {
-	doc, err := m.Source.Manifest(ctx, d)
-	if err != nil {
-		return doc, err
-	}
-	return doc, m.take(len(doc.Bytes))
-}
-
-func (m *metered) Config(ctx context.Context, d Descriptor) ([]byte, error) {
-	raw, err := m.Source.Config(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	return raw, m.take(len(raw))
-}
-
-func (m *metered) take(n int) error {
-	if m.left -= n; m.left < 0 {
-		return fault.Invalid.Newf("The manifests and configs of the image are larger than %d MiB together", limits.ImageDocuments>>20)
-	}
-	return nil
-}
-
 func anyMatches(wanted []Platform, p Platform) bool {
 	return slices.ContainsFunc(wanted, func(w Platform) bool { return w.Matches(p) })
 }

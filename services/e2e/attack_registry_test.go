@@ -1,0 +1,122 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+)
+
+// hostile is a registry that answers, in any repository, documents which take as
+// much memory as they can. The tag names the kind.
+type hostile struct {
+	tags  map[string][]byte
+	blobs map[string][]byte
+}
+
+func newHostile() *hostile {
+	h := &hostile{tags: map[string][]byte{}, blobs: map[string][]byte{}}
+	var labels strings.Builder
+	for i := range limits.DocumentValues - 1000 {
+		fmt.Fprintf(&labels, `,"%d":"%0100d"`, i, i)
+	}
+	config := h.add(`{"architecture":"amd64","os":"linux","config":{"Labels":{"a":""` + labels.String() + `}}}`)
+	manifest := func(i int) []byte {
+		return []byte(fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%s","config":{"mediaType":"%s","digest":"%s","size":%d},"layers":[],"annotations":{"i":"%d"}}`,
+			oci.TypeManifest, oci.TypeConfig, digest.FromBytes(config), len(config), i))
+	}
+	index := func(n int) []byte {
+		var entries []string
+		for i := range n {
+			m := h.add(string(manifest(i)))
+			entries = append(entries, fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":%d,"platform":{"os":"linux","architecture":"amd64"}}`,
+				oci.TypeManifest, digest.FromBytes(m), len(m)))
+		}
+		return []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Join(entries, ",") + `]}`)
+	}
+	h.tags["wide"], h.tags["heavy"], h.tags["large"] = index(250), index(limits.ImagesChanged), manifest(0)
+	h.tags["nothing"] = []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
+	h.tags["huge"] = []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Repeat(`{},`, 8<<20/3) + `{}]}`)
+	for _, raw := range h.tags {
+		h.add(string(raw))
+	}
+	return h
+}
+
+func (h *hostile) add(raw string) []byte {
+	h.blobs[digest.FromString(raw).String()] = []byte(raw)
+	return []byte(raw)
+}
+
+func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	last := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	raw, ok := h.tags[last]
+	if !ok {
+		raw, ok = h.blobs[last]
+	}
+	switch {
+	case r.URL.Path == "/v2/":
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+	case strings.Contains(r.URL.Path, "/manifests/") && strings.Contains(string(raw[:min(len(raw), 200)]), oci.TypeIndex):
+		w.Header().Set("Content-Type", oci.TypeIndex)
+	case strings.Contains(r.URL.Path, "/manifests/"):
+		w.Header().Set("Content-Type", oci.TypeManifest)
+	}
+	_, _ = w.Write(raw)
+}
+
+// TestAttackHostileRegistry has one client ask for what a registry made to take
+// memory: inspected, and pulled with an addition, twenty at once.
+func TestAttackHostileRegistry(t *testing.T) {
+	up := httptest.NewServer(newHostile())
+	t.Cleanup(up.Close)
+	host := strings.TrimPrefix(up.URL, "http://")
+	open := settings{"limit_pulls_anonymous": "0", "limit_pulls_user": "0"}
+	eachShape(t, []string{host}, open, func(t *testing.T, p *program) {
+		before := map[*process]int64{}
+		for _, proc := range p.procs {
+			before[proc] = proc.peak()
+		}
+		for _, tag := range []string{"wide", "heavy", "nothing", "huge", "large"} {
+			var all sync.WaitGroup
+			for i := range 20 {
+				all.Go(func() {
+					image := fmt.Sprintf("%s/team/app%d:%s", host, i, tag)
+					r := p.call(http.MethodPost, "/v1alpha1/inspect", map[string]any{"containerImage": image, "platform": "linux/amd64"})
+					if tag != "heavy" && (r.status == http.StatusOK) != (tag == "large") {
+						t.Errorf("inspecting %s answered %d, %d bytes", image, r.status, len(r.body))
+					}
+					pullHostile(t, p, image, tag == "large")
+				})
+			}
+			all.Wait()
+		}
+		for _, proc := range p.procs {
+			if grown := proc.peak() - before[proc]; grown > 2*memoryBound() {
+				t.Errorf("%s grew by %d MB", proc.name, grown>>20)
+			} else {
+				t.Logf("%s grew by %d MB", proc.name, grown>>20)
+			}
+		}
+	})
+}
+
+// pullHostile asks for an image with something added to it.
+func pullHostile(t testing.TB, p *program, image string, good bool) {
+	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=1"}}})
+	if r.status == http.StatusOK {
+		target, _ := r.json(t)["targetImage"].(string)
+		r = request(t, http.MethodGet, v2(target)+"/manifests/"+target[strings.LastIndexByte(target, ':')+1:], nil)
+	}
+	if (r.status == http.StatusOK) != good {
+		t.Errorf("pulling %s answered %d, %d bytes", image, r.status, len(r.body))
+	}
+}
