@@ -81,6 +81,15 @@ func (s *Service) chargeSignIn(ctx context.Context) error {
 	return err
 }
 
+// chargeClient counts a call of nobody in particular against its client's address.
+func (s *Service) chargeClient(ctx context.Context) error {
+	if s.deps.Limiter == nil {
+		return nil
+	}
+	_, err := s.deps.Limiter.Charge(ctx, "calls", rpc.CallFrom(ctx).Client(), s.deps.CallLimit, 1)
+	return err
+}
+
 // charge counts a call against its token.
 func (s *Service) charge(ctx context.Context, tokenID int64) error {
 	if s.deps.Limiter == nil {

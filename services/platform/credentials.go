@@ -94,6 +94,8 @@ func (c *credentials) understand(keys map[string]any) error {
 	return err
 }
 
+var registryForm = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`)
+
 // parseRegistry reads host or host/path as people write it; empty is docker.io.
 func parseRegistry(s string) (string, error) {
 	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "https://"), "http://")
@@ -106,9 +108,8 @@ func parseRegistry(s string) (string, error) {
 	if path != "" {
 		host += "/" + path
 	}
-	ok, err := regexp.MatchString(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`, host)
-	if err != nil || !ok || len(host) > 255 {
-		return "", fault.Invalid.New("keys.registry must be host or host/path, e.g. quay.io/team", err)
+	if len(host) > 255 || !registryForm.MatchString(host) {
+		return "", fault.Invalid.Newf("keys.registry must be host or host/path, e.g. quay.io/team")
 	}
 	return host, nil
 }
@@ -161,6 +162,9 @@ func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.Descr
 func (s *Service) ValidateCredentialsName(ctx context.Context, req *platformv1.ValidateCredentialsNameRequest) (*platformv1.ValidateCredentialsNameResponse, error) {
 	p, err := s.admit(ctx, "ValidateCredentialsName", place{workspace: req.GetWorkspaceId()})
 	if err != nil {
+		return nil, err
+	}
+	if err := within("name", req.GetName(), 100); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasCredentialsNamed(ctx, p.space, strings.TrimSpace(req.GetName()))

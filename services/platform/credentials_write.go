@@ -9,6 +9,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // CreateCredentials seals and keeps credentials.
@@ -27,6 +28,9 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 		return nil, err
 	}
 	if c.envelope, err = keys.seal(c.id, secret); err != nil {
+		return nil, err
+	}
+	if err := s.store.few(ctx, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.personal, c.space.id()); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertCredentials(ctx, c)

@@ -2,10 +2,13 @@ package platform
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -65,6 +68,28 @@ func (o object) String() string {
 		return "{}" // what was read can be written
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// fit leaves out the largest members of an object until its text has about so many
+// bytes at most: what sends it must not fail for it.
+func (o object) fit(limit int) {
+	total, sizes := len("{}"), map[string]int{}
+	for name, v := range o {
+		sizes[name] = len(object{name: v}.String()) - 1 // a comma for two braces
+		total += sizes[name]
+	}
+	if total <= limit {
+		return
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b))
+	}) {
+		if total <= limit {
+			return
+		}
+		total -= sizes[name]
+		delete(o, name)
+	}
 }
 
 // answer is the object as answers show it.

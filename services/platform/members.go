@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 func (m member) answer() *platformv1.Member {
@@ -48,6 +49,9 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 		return nil, err
 	}
 	m := member{id: newID(), orgID: req.GetOrgId(), role: "member", user: u}
+	if err := s.store.few(ctx, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
+		return nil, err
+	}
 	made, err := s.store.insertMember(ctx, m, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing a member of %d: %w", m.orgID, err)

@@ -8,6 +8,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // orgType is what every organisation is.
@@ -62,6 +63,9 @@ func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.Create
 	}
 	o := org{ID: newID()}
 	if err := o.change(req.GetBody().GetOrganization()); err != nil {
+		return nil, err
+	}
+	if err := s.store.few(ctx, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.user.ID); err != nil {
 		return nil, err
 	}
 	owner := member{id: newID(), orgID: o.ID, role: "owner", user: p.user}

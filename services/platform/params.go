@@ -59,12 +59,13 @@ func room(what string, there, limit int) error {
 	return nil
 }
 
+// nameForm is letters and digits, with single - and _ between them.
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$`)
+
 // checkName refuses what cannot be the name of an organisation or a workspace.
 func checkName(name string) error {
-	// Letters and digits, with single - and _ between them.
-	ok, err := regexp.MatchString(`^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$`, name)
-	if err != nil || !ok || len(name) < 2 || len(name) > 40 {
-		return fault.Invalid.New("name must have 2 to 40 letters and digits; single - and _ may stand between them", err)
+	if len(name) < 2 || len(name) > 40 || !nameForm.MatchString(name) {
+		return fault.Invalid.Newf("name must have 2 to 40 letters and digits; single - and _ may stand between them")
 	}
 	return nil
 }

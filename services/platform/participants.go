@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 func (p participant) answer() *platformv1.Participant {
@@ -52,6 +53,9 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 		return nil, err
 	}
 	p := participant{id: newID(), workspaceID: req.GetId(), role: roleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
+	if err := s.store.few(ctx, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
+		return nil, err
+	}
 	made, err := s.store.insertParticipant(ctx, p, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing a participant of %d: %w", p.workspaceID, err)

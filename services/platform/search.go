@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -41,7 +42,11 @@ func searchWorkflows(in space, search string, now time.Time) (filter, error) {
 	if err := within("search", search, 500); err != nil {
 		return f, err
 	}
-	for _, word := range strings.Fields(strings.ToLower(strings.ReplaceAll(search, "\x00", ""))) {
+	words := strings.Fields(strings.ToLower(strings.ReplaceAll(search, "\x00", "")))
+	if len(words) > limits.SearchWords {
+		return f, fault.Invalid.Newf("search must have at most %d words", limits.SearchWords)
+	}
+	for _, word := range words {
 		key, value, ok := strings.Cut(word, ":")
 		if !ok {
 			key, value = "", word

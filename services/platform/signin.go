@@ -57,7 +57,7 @@ func (s *Service) checkProgram(p *platformv1.Program) error {
 	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
 		return fault.Invalid.Newf("code_challenge must be given, with code_challenge_method=S256")
 	}
-	return within("client_id", p.GetClientId(), 100)
+	return errors.Join(within("client_id", p.GetClientId(), 100), within("redirect_uri", p.GetRedirectUri(), 1000))
 }
 
 // codeFor makes a code for a program, in the name of whoever signed in.
@@ -87,6 +87,9 @@ func checkRedirect(s string) error {
 
 // IssueTokens answers a pair of tokens.
 func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRequest) (*platformv1.IssueTokensResponse, error) {
+	if err := s.chargeClient(ctx); err != nil {
+		return nil, err
+	}
 	keys, err := s.keys()
 	if err != nil {
 		return nil, err

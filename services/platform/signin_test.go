@@ -90,8 +90,11 @@ func TestSignInRefused(t *testing.T) {
 		_, err := w.client.CreateCode(t.Context(), good)
 		wants(t, uri, err, fault.Invalid)
 	}
-	good.RedirectUri, good.AccessToken = redirect, "nonsense"
+	good.RedirectUri = redirect + strings.Repeat("x", 1000)
 	_, err := w.client.CreateCode(t.Context(), good)
+	wants(t, "a long redirect", err, fault.Invalid)
+	good.RedirectUri, good.AccessToken = redirect, "nonsense"
+	_, err = w.client.CreateCode(t.Context(), good)
 	wants(t, "a wrong token", err, fault.Unauthenticated)
 }
 

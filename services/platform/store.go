@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -139,6 +140,16 @@ func (s store) deleteEnded(ctx context.Context, now time.Time) error {
 		problems = append(problems, err)
 	}
 	return errors.Join(problems...)
+}
+
+// few refuses one more row where a table has as many as there may be. Those who ask
+// at the same moment may have one more each. The names are ours, never a user's.
+func (s store) few(ctx context.Context, what string, limit int, from string, args ...any) error {
+	var n int
+	if err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM `+from, args...).Scan(&n); err != nil {
+		return fmt.Errorf("counting %s: %w", what, lost(s.db, err))
+	}
+	return room(what, n, limit)
 }
 
 // event is what somebody did with a secret.

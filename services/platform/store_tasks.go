@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -147,7 +148,11 @@ func (s store) tasks(ctx context.Context, workflowID, order string, p page) ([]t
 	return listing[task]{
 		count: f.query(`SELECT count(*) FROM platform_tasks`, ``, false),
 		read:  f.query(`SELECT `+taskColumns+` FROM platform_tasks`, order, true),
-		scan:  func(r *sql.Rows) (t task, err error) { return t, t.scan(r.Scan) },
+		scan: func(r *sql.Rows) (t task, err error) {
+			err = t.scan(r.Scan)
+			t.document.fit(limits.ListedTask)
+			return t, err
+		},
 	}.run(ctx, s.db, p, f.args...)
 }
 

@@ -3,14 +3,24 @@ package platform
 import (
 	"context"
 	"database/sql"
+	"strconv"
+	"strings"
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 )
 
 const workflowColumns = `id, user_id, status, run_name, session_id, project_name, user_name,
 	submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics`
+
+// listedColumns are those that a list shows: of a run that said very much, not what
+// it said.
+func listedColumns() string {
+	return strings.Replace(workflowColumns, "document, launch, metrics",
+		`CASE WHEN length(document) > `+strconv.Itoa(limits.ListedRun)+` THEN '{}' ELSE document END, '', ''`, 1)
+}
 
 func (w *workflow) scan(scan func(...any) error) error {
 	var submitted, completed, beat, created, updated int64
@@ -94,7 +104,7 @@ func (s store) workflows(ctx context.Context, where filter, p page, count bool) 
 		return nil, total, err
 	}
 	list, err := listing[workflow]{
-		read: `SELECT ` + workflowColumns + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
+		read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
 		scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
 	}.all(ctx, s.db, ids...)
 	return list, total, err

@@ -5,12 +5,12 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"strings"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // ok is what a run is told; nf-tower looks for it.
@@ -54,8 +54,11 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 	w := workflow{userID: p.user.ID, space: p.space, status: statusSubmitted, created: now}
 	w.describe(doc)
 	given := body.text("workflowId")
-	if isID, err := regexp.MatchString(`^[A-Za-z0-9]{1,16}$`, given); given != "" && (err != nil || !isID) {
-		return "", fault.Invalid.New("workflowId must have 1 to 16 letters and digits", err)
+	if given != "" && (len(given) > 16 || !isTextID(given)) {
+		return "", fault.Invalid.Newf("workflowId must have 1 to 16 letters and digits")
+	}
+	if err := s.store.few(ctx, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.space.id(), p.space.personal); err != nil {
+		return "", err
 	}
 	for n := range 1000 {
 		w.id = given
@@ -152,6 +155,7 @@ func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequ
 			w.status = statusRunning
 		}
 		if launch := body.object("launch"); launch != nil {
+			launch.fit(limits.RunDocument)
 			w.launch = launch.String()
 		}
 		return s.begin(ctx, t, w.id, body.list("processNames"))
@@ -201,7 +205,9 @@ func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTra
 			}
 		}
 		if metrics := body.list("metrics"); metrics != nil {
-			w.metrics = object{"metrics": shorten(metrics, longText)}.String()
+			kept := object{"metrics": shorten(metrics, longText)}
+			kept.fit(limits.RunDocument)
+			w.metrics = kept.String()
 		}
 		return nil
 	})

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // RecordProgress takes tasks of a run. What was said before changes nothing, and
@@ -95,7 +97,10 @@ func takeTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task,
 			merged.merge(t.document, false)
 			merged["process"] = was.document["process"]
 			t.document = merged
+		} else if c.tasks() >= limits.TasksPerRun {
+			continue
 		}
+		t.document.fit(limits.TaskDocument)
 		c.move(t.document.column("process"), t.document.column("executor"), before, t.load())
 		news = append(news, t)
 	}
@@ -104,6 +109,14 @@ func takeTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task,
 		c.Processes[i].Load.peak()
 	}
 	return putTasks(ctx, tx, workflowID, news)
+}
+
+// tasks is how many tasks were counted.
+func (c *counts) tasks() (n int64) {
+	for at := atPending; at <= atAborted; at++ {
+		n += c.Total.Load[at]
+	}
+	return n
 }
 
 // hear takes over what only the run knows: tasks that wait to be made, and peaks

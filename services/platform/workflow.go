@@ -5,6 +5,8 @@ import (
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // State of a run. UNKNOWN is never stored: it is RUNNING without a sign of life.
@@ -78,6 +80,7 @@ func (w *workflow) describe(doc object) {
 	for name := range w.columns(time.Time{}) {
 		delete(doc, name)
 	}
+	doc.fit(limits.RunDocument)
 	w.document = doc.String()
 }
 

@@ -2,6 +2,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -155,6 +156,9 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
 	p, err := s.admit(ctx, "ValidateWorkflowName", place{workspace: req.GetWorkspaceId()})
 	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(within("runName", req.GetRunName(), indexText), within("sessionId", req.GetSessionId(), indexText)); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasRunNamed(ctx, p.space, req.GetSessionId(), req.GetRunName())

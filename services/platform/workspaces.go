@@ -8,6 +8,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 func (w workspace) answer() *platformv1.Workspace {
@@ -63,6 +64,9 @@ func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWor
 	now := s.deps.Now()
 	w := workspace{ID: newID(), OrgID: req.GetOrgId(), created: now, updated: now}
 	if err := w.change(req.GetBody().GetWorkspace()); err != nil {
+		return nil, err
+	}
+	if err := s.store.few(ctx, "workspaces of an organisation", limits.WorkspacesPerOrganization, `platform_workspaces WHERE org_id = $1`, w.OrgID); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertWorkspace(ctx, w, now)
