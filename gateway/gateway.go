@@ -97,6 +97,10 @@ func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 // edge sets what holds for every call: its time, its size, its headers.
 func edge(next http.Handler, p pace) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isText(r.URL) {
+			writeMessage(w, http.StatusBadRequest, noText)
+			return
+		}
 		if r.ContentLength > MaxBody {
 			writeMessage(w, http.StatusRequestEntityTooLarge, tooLarge)
 			return

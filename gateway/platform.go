@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
@@ -56,9 +55,8 @@ func platformEdge(next http.Handler) http.Handler {
 			writeMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
 			return
 		}
-		if strings.ContainsRune(r.URL.Path, 0) || strings.Contains(r.URL.RawQuery, "%00") {
-			// No text of a database may hold it.
-			writeMessage(w, http.StatusBadRequest, identified("The address must not hold the character NUL", w.Header()))
+		if !isText(r.URL) {
+			writeMessage(w, http.StatusBadRequest, identified(noText, w.Header()))
 			return
 		}
 		if r.ContentLength > MaxPlatformBody {

@@ -115,9 +115,21 @@ const signInPage = `<!doctype html>
 {{with .Elsewhere}}<p><a href="{{.}}">Sign in with your organisation's account instead</a></p>
 {{end}}`
 
+// form answers what reads a form's fields; false when it is none, which is answered.
+func (s signIn) form(w http.ResponseWriter, r *http.Request) (read func(string) string, ok bool) {
+	if err := r.ParseForm(); err != nil || !areTexts(r.PostForm) {
+		writeMessage(w, http.StatusBadRequest, identified("The form must be UTF-8, without the character NUL", w.Header()))
+		return nil, false
+	}
+	return r.PostFormValue, true
+}
+
 // consent sends a code to the program.
 func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	form := r.PostFormValue
+	form, ok := s.form(w, r)
+	if !ok {
+		return
+	}
 	resp, err := s.room.CreateCode(r.Context(), &platformv1.CreateCodeRequest{
 		AccessToken: form("access_token"), ClientId: form("client_id"), RedirectUri: form("redirect_uri"),
 		CodeChallenge: form("code_challenge"), CodeChallengeMethod: form("code_challenge_method"),
@@ -143,7 +155,10 @@ func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]str
 // tokens answers a pair of tokens, as JSON and as the cookies that older clients
 // read. The cookies are never accepted as authentication.
 func (s signIn) tokens(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	form := r.PostFormValue
+	form, ok := s.form(w, r)
+	if !ok {
+		return
+	}
 	resp, err := s.room.IssueTokens(r.Context(), &platformv1.IssueTokensRequest{
 		GrantType: form("grant_type"), Code: form("code"), CodeVerifier: form("code_verifier"),
 		RedirectUri: form("redirect_uri"), ClientId: form("client_id"), RefreshToken: form("refresh_token"),

@@ -177,12 +177,18 @@ func Time(micros int64) time.Time {
 // cannot be reached, a plain error when it refused what it was told.
 func (db *DB) Fault(doing string, err error) error {
 	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Code == noText {
+		return fault.Invalid.New("A text of the request holds a character that no database takes, such as NUL", fmt.Errorf("%s: %w", doing, err))
+	}
 	if db.IsSQLite() || (errors.As(err, &refused) && !isShutdown(refused.Code)) {
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	return fault.Unavailable.New("The database cannot be reached right now; try again", fmt.Errorf("%s: %w", doing, err)).
 		After(2 * time.Second)
 }
+
+// noText is what Postgres answers to a text with a NUL or invalid UTF-8.
+const noText = "22021"
 
 // isShutdown knows the codes with which Postgres sends clients away (class 57P,
 // operator intervention) or has no place for them (53).

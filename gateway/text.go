@@ -1,0 +1,35 @@
+package gateway
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+const noText = "The address must be UTF-8, without the character NUL"
+
+// isText says whether path and query are texts that a message and a database can
+// hold.
+func isText(u *url.URL) bool {
+	if !isPlain(u.Path) {
+		return false
+	}
+	if !strings.ContainsAny(u.RawQuery, "%\x00") && utf8.ValidString(u.RawQuery) {
+		return true
+	}
+	return areTexts(u.Query())
+}
+
+// areTexts says the same of a query or a form.
+func areTexts(form url.Values) bool {
+	for name, values := range form {
+		for _, v := range append(values, name) {
+			if !isPlain(v) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func isPlain(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
