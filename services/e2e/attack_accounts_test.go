@@ -50,8 +50,8 @@ func newTeam(p *program, registry string) *team {
 	made := p.platformCall(http.MethodPost, w.org, p.token, map[string]any{"workspace": map[string]any{"name": "bench"}})["workspace"].(map[string]any)
 	w.workspace = int64(made["id"].(float64))
 	for _, role := range []string{"owner", "admin", "maintain", "launch", "connect", "view"} {
-		w.tokens[role] = p.newUser(role)
-		joined := p.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/add", w.org, w.workspace), p.token, map[string]any{"userNameOrEmail": role})
+		w.tokens[role] = p.newUser("one-" + role) // the first user's name is a role's, too
+		joined := p.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/add", w.org, w.workspace), p.token, map[string]any{"userNameOrEmail": "one-" + role})
 		w.participantID[role] = fmt.Sprintf("%.0f", joined["participant"].(map[string]any)["participantId"])
 		w.become(role, role)
 	}
