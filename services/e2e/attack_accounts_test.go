@@ -111,7 +111,7 @@ func TestRolesThatMayNotUseCredentials(t *testing.T) {
 		// Whoever remembers the login hears of it at once.
 		err := within(5*time.Second, func() error {
 			for range 4 {
-				r := request(t, http.MethodGet, v2(target), nil)
+				r := request(t, http.MethodGet, v2(target)+"/manifests/1", nil)
 				if r.status == http.StatusOK {
 					return fmt.Errorf("it is still served")
 				}
