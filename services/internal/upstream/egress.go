@@ -19,6 +19,7 @@ import (
 type Egress struct {
 	networks []netip.Prefix
 	hosts    map[string]bool
+	own      []string // ports of this machine that are never reached
 	// Resolver finds addresses; nil is the machine's own.
 	Resolver *net.Resolver
 }
@@ -66,10 +67,12 @@ func (e *Egress) DialContext(ctx context.Context, network, address string) (net.
 		return nil, err
 	}
 	d := net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second, Resolver: e.Resolver}
-	if !e.hosts[strings.ToLower(host)] && !e.hosts[strings.ToLower(address)] {
-		d.ControlContext = func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
-			return e.check(host, resolved)
+	named := e.hosts[strings.ToLower(host)] || e.hosts[strings.ToLower(address)]
+	d.ControlContext = func(_ context.Context, _, resolved string, _ syscall.RawConn) error {
+		if err := e.checkOwn(resolved); err != nil || named {
+			return err
 		}
+		return e.check(host, resolved)
 	}
 	conn, err := d.DialContext(ctx, network, address)
 	if err != nil {
