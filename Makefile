@@ -18,16 +18,19 @@ LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
 
-build: ## Build bin/slipwayd and bin/slipway
+build: ## Build bin/slipwayd, bin/slipway, and bin/slipway-runc that starts the steps of builds
 	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
+	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
 
-builder: ## Build bin/buildkitd, and bin/runc where the machine has none (that needs gcc, pkg-config, libseccomp-dev)
+builder: ## Build bin/buildkitd, bin/slipway-runc, and bin/runc (that needs gcc, pkg-config, libseccomp-dev)
 	cd services/tools && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath \
 		-ldflags '-s -w -X github.com/moby/buildkit/version.Version=$(BUILDKIT)' -o ../../bin/buildkitd github.com/moby/buildkit/cmd/buildkitd
-	@PATH="$$PATH:/usr/sbin:/sbin"; command -v buildkit-runc >/dev/null || command -v runc >/dev/null || \
-		{ command -v gcc >/dev/null && pkg-config --exists libseccomp 2>/dev/null && cd services/tools && \
-		GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; } || \
-		echo 'There is no runc, so Slipway will run but build no images: install runc, or gcc, pkg-config and libseccomp-dev, and make again'
+	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
+	@if command -v gcc >/dev/null && pkg-config --exists libseccomp 2>/dev/null; then \
+		cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; \
+	else \
+		echo 'bin/runc was not made: builds take the runc of the machine if it is 1.2.8, 1.3.3, 1.4.0 or newer; or install gcc, pkg-config and libseccomp-dev, and make again'; \
+	fi
 
 run: build builder ## Start everything in one process, on http://localhost:9090 (as root it builds images too)
 	bin/slipwayd serve

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"net/netip"
+	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -58,8 +59,9 @@ func (a *App) buildBuilder() error {
 // and says why when it is asked to build.
 func (a *App) startDaemon(o *builder.BuildKitOptions) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
-		Dir: a.dir("buildkit"), Egress: a.net.egress.DialContext, Forward: a.loopbacks(), Plain: a.net.plain,
-		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, Log: o.Log,
+		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain,
+		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,
+		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Log: o.Log,
 	})
 	if err != nil {
 		o.Problem = err.Error()
@@ -71,8 +73,25 @@ func (a *App) startDaemon(o *builder.BuildKitOptions) {
 	o.Local = d
 }
 
-// loopbacks are registries on this machine that builds may reach: they are in
-// a network of their own.
+// private are addresses of this service, and of what it stands on. Those on this
+// machine no step may reach, even where egress_allow names its loopback.
+func (a *App) private() []string {
+	out := []string{a.cfg.HTTPAddr, a.cfg.PlatformHTTPAddr, a.cfg.AdminAddr, a.cfg.GRPCAddr, a.cfg.StoreAddr}
+	for _, addr := range []string{a.cfg.BuildAddr, a.cfg.ContainerAddr, a.cfg.InspectAddr, a.cfg.MetricsAddr, a.cfg.PlatformAddr} {
+		out = append(out, strings.TrimPrefix(addr, "dns:///"))
+	}
+	for _, text := range []string{a.cfg.DatabaseURL, a.cfg.NATSURL, a.cfg.RedisURL} {
+		for one := range strings.SplitSeq(text, ",") { // NATS and Redis may be several
+			if u, err := url.Parse(one); err == nil {
+				out = append(out, u.Host)
+			}
+		}
+	}
+	return append(out, a.loopbacks()...)
+}
+
+// loopbacks are registries on this machine that the build daemon may reach: it is
+// in a network of its own.
 func (a *App) loopbacks() []string {
 	var out []string
 	for _, host := range a.net.plain {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/daemon/step"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -18,14 +19,9 @@ import (
 type Local interface {
 	// Address is where it listens now, or why it does not.
 	Address() (string, error)
-	// Proxy is the address of its HTTP proxy as a RUN step sees it; "" for none.
-	Proxy() string
-	// Limit sets the share of the machine of a build of a scope (letters and digits);
-	// parent is the control group for its steps, "" where the machine has none.
-	// Builds of different scopes find none of each other's steps in the cache, as
-	// their parents differ. outOfMemory says whether a step hit the limit. The caller
-	// calls release when the build has ended.
-	Limit(scope string) (parent string, outOfMemory func() bool, release func())
+	// Admit gives a build of a scope (letters and digits) its share of the machine.
+	// Builds of different scopes find none of each other's steps in the cache.
+	Admit(scope string) step.Share
 	// Grown is by how many bytes its folder may have grown since a time.
 	Grown(since time.Time) int64
 }
@@ -61,8 +57,9 @@ type BuildKitOptions struct {
 
 // BuildKit makes images of Dockerfiles. It speaks to a daemon; none is linked in.
 type BuildKit struct {
-	o    BuildKitOptions
-	stop context.CancelFunc
+	o     BuildKitOptions
+	stop  context.CancelFunc
+	alone chan struct{} // held by the one build that is tried for the last time
 
 	mu      sync.Mutex
 	began   time.Time
@@ -76,7 +73,7 @@ const startup = 10 * time.Second
 // until they answer it has no architectures. The caller closes it.
 func NewBuildKit(o BuildKitOptions) *BuildKit {
 	ctx, stop := context.WithCancel(context.Background())
-	b := &BuildKit{o: o, stop: stop, began: time.Now(), daemons: map[string]*daemonState{}}
+	b := &BuildKit{o: o, stop: stop, alone: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
 	for _, a := range b.names() {
 		b.daemons[a] = &daemonState{}
 		go b.watch(ctx, a)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -121,14 +120,7 @@ type setup struct {
 
 func newWorkshop(t *testing.T, s setup) *workshop {
 	t.Helper()
-	if !testkit.Real() {
-		t.Skip("needs buildkitd, runc and root: set SLIPWAY_TEST_REAL")
-	}
-	bin, err := filepath.Abs("../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
+	testkit.Builders(t)
 	w := &workshop{room: newRoom(t), layers: layers{}, from: testkit.NewRegistry(t, testkit.Basic), to: testkit.NewRegistry(t, testkit.Basic)}
 	w.base = w.from.Push(t, "base/busybox:1", busybox(t))
 	w.room.logins[w.from.Host] = testkit.Password

@@ -22,14 +22,14 @@ const exporting = "exporting to image"
 type progress struct {
 	out    Output
 	redact func(string) string
-	steps  map[digest.Digest]*step
+	steps  map[digest.Digest]*vertex
 	phase  string
 	solve  bool // the marker was printed
-	failed *step
+	failed *vertex
 }
 
-// step is one step of a build.
-type step struct {
+// vertex is one step of a build, as BuildKit calls it.
+type vertex struct {
 	number  int
 	name    string
 	started time.Time
@@ -47,7 +47,7 @@ const (
 )
 
 func newProgress(out Output, redact func(string) string) *progress {
-	return &progress{out: out, redact: redact, steps: map[digest.Digest]*step{}}
+	return &progress{out: out, redact: redact, steps: map[digest.Digest]*vertex{}}
 }
 
 // follow prints until the channel is closed.
@@ -74,10 +74,10 @@ func (p *progress) follow(updates <-chan *client.SolveStatus) {
 	}
 }
 
-func (p *progress) step(d digest.Digest) *step {
+func (p *progress) step(d digest.Digest) *vertex {
 	s := p.steps[d]
 	if s == nil {
-		s = &step{number: len(p.steps) + 1}
+		s = &vertex{number: len(p.steps) + 1}
 		p.steps[d] = s
 	}
 	return s
@@ -142,7 +142,7 @@ func (p *progress) write(l *client.VertexLog) {
 	}
 }
 
-func (p *progress) flush(s *step, at time.Time) {
+func (p *progress) flush(s *vertex, at time.Time) {
 	if len(s.rest) > 0 {
 		p.line(s, string(s.rest), at)
 		s.rest = nil
@@ -150,7 +150,7 @@ func (p *progress) flush(s *step, at time.Time) {
 }
 
 // line prints a line of a step's output.
-func (p *progress) line(s *step, text string, at time.Time) {
+func (p *progress) line(s *vertex, text string, at time.Time) {
 	text = afterReturn(text)
 	if strings.TrimSpace(text) == solveMarker {
 		p.solve = true
@@ -175,7 +175,7 @@ func afterReturn(text string) string {
 }
 
 // say prints a line about a step; phase begins with it unless "".
-func (p *progress) say(phase string, s *step, text string) {
+func (p *progress) say(phase string, s *vertex, text string) {
 	if phase != "" {
 		p.phase = phase
 	}

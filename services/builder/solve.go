@@ -19,6 +19,9 @@ import (
 	"github.com/tonistiigi/fsutil/types"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"slipway.dev/services/builder/daemon/step"
+	bounds "slipway.dev/services/internal/limits"
 )
 
 // Build makes the image that a job's Dockerfile describes, and pushes it.
@@ -32,15 +35,25 @@ func (b *BuildKit) Build(ctx context.Context, job Job, out Output) (string, erro
 	}
 	defer dirs.remove()
 	digest, err := b.try(ctx, job, dirs, out)
-	if err == nil || !lost(err) || ctx.Err() != nil {
-		return digest, err
+	for n := 2; n <= bounds.BuildLosses && lost(err) && ctx.Err() == nil; n++ {
+		b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "try", n, "err", err)
+		out.Print("", "The build service's daemon went away; starting over")
+		if n == bounds.BuildLosses {
+			// One of those that were under way may have ended the daemon: it is to do so
+			// alone.
+			select {
+			case b.alone <- struct{}{}:
+				defer func() { <-b.alone }()
+			case <-ctx.Done():
+				return "", err
+			}
+		}
+		if !b.back(ctx, architecture(job.Recipe.GetPlatform())) {
+			return "", err
+		}
+		digest, err = b.try(ctx, job, dirs, out)
 	}
-	b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "err", err)
-	out.Print("", "The build service's daemon went away; starting over")
-	if !b.back(ctx, architecture(job.Recipe.GetPlatform())) {
-		return "", err
-	}
-	return b.try(ctx, job, dirs, out)
+	return digest, err
 }
 
 // lost says whether the daemon died under the build.
@@ -70,19 +83,17 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	if err != nil {
 		return "", &Failure{Internal, "The build service's daemon is not there", status.Error(codes.Unavailable, err.Error())}
 	}
-	outOfMemory := func() bool { return false }
-	parent := ""
+	share := step.Share{OutOfMemory: func() bool { return false }}
 	if name == local {
-		var release func()
-		parent, outOfMemory, release = b.o.Local.Limit(short(job.CacheScope))
-		defer release()
+		share = b.o.Local.Admit(short(job.CacheScope))
+		defer share.Release()
 		var unwatch func()
 		ctx, unwatch = b.watchDisk(ctx)
 		defer unwatch()
 	}
 	l := &logins{work: b.o.Work, ticket: job.Ticket}
 	from := newSources(b.o.Registries, l, job)
-	opt, err := b.options(job, dirs, l, parent)
+	opt, err := b.options(job, dirs, l, share)
 	if err != nil {
 		return "", err
 	}
@@ -93,10 +104,13 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	updates := make(chan *client.SolveStatus)
 	printed := make(chan struct{})
 	go func() { p.follow(updates); close(printed) }()
-	r, err := c.Solve(ctx, nil, opt, updates)
+	r, err := solve(ctx, c, opt, updates, share.Kill)
+	if errors.Is(err, errStuck) {
+		return "", err // what it printed is still being read
+	}
 	<-printed
 	if err != nil {
-		f := p.failure(ctx, err, outOfMemory)
+		f := p.failure(ctx, err, share.OutOfMemory)
 		if why := from.refused(); why != "" && f.Reason == Build {
 			f.Message = p.redact(why)
 		}
@@ -113,9 +127,42 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	return b.bake(ctx, job, l, digest)
 }
 
+// errStuck is a daemon that does not end a build.
+var errStuck = errors.New("the BuildKit daemon does not end a build that is over")
+
+// mercy is how long a daemon may take to end a build that is over, before its steps
+// are killed; then again, before it is waited for no longer.
+const mercy = 15 * time.Second
+
+// solve has a daemon build. It returns soon after ctx has ended, whatever the daemon
+// does.
+func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates chan *client.SolveStatus, kill func()) (r *client.SolveResponse, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = c.Solve(ctx, nil, opt, updates)
+	}()
+	select {
+	case <-done:
+		return r, err
+	case <-ctx.Done():
+	}
+	for range 2 {
+		select {
+		case <-done:
+			return r, err
+		case <-time.After(mercy):
+			if kill != nil {
+				kill()
+			}
+		}
+	}
+	return nil, errStuck
+}
+
 // options say what to build, and nothing more: no entitlements, no frontend from
 // elsewhere.
-func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (client.SolveOpt, error) {
+func (b *BuildKit) options(job Job, dirs *folders, l *logins, share step.Share) (client.SolveOpt, error) {
 	t := job.Target
 	dockerfile, err := stamped(dirs.dockerfile)
 	if err != nil {
@@ -127,7 +174,7 @@ func (b *BuildKit) options(job Job, dirs *folders, l *logins, parent string) (cl
 	}
 	opt := client.SolveOpt{
 		Frontend:      "dockerfile.v0",
-		FrontendAttrs: b.attributes(job, parent),
+		FrontendAttrs: attributes(job, share),
 		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
 		SharedKey:     sharedKey(job),
 		Session:       []session.Attachable{l},
@@ -203,7 +250,7 @@ func stamped(dir string) (fsutil.FS, error) {
 	}})
 }
 
-func (b *BuildKit) attributes(job Job, parent string) map[string]string {
+func attributes(job Job, share step.Share) map[string]string {
 	a := map[string]string{
 		"filename": "Dockerfile",
 		"platform": job.Recipe.GetPlatform(),
@@ -218,19 +265,15 @@ func (b *BuildKit) attributes(job Job, parent string) map[string]string {
 	if job.Recipe.GetConfig() != nil {
 		delete(a, "attest:provenance") // it would speak of another image than the one that is pushed
 	}
-	if parent != "" {
-		a["cgroup-parent"] = parent
-	}
-	if b.o.Local == nil {
+	if share.Token == "" {
 		return a
 	}
-	if proxy := b.o.Local.Proxy(); proxy != "" {
-		for _, k := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
-			a["build-arg:"+k] = proxy
-		}
-		for _, k := range []string{"no_proxy", "NO_PROXY"} {
-			a["build-arg:"+k] = "localhost,127.0.0.1,::1"
-		}
+	a["cgroup-parent"], a["build-arg:ALL_PROXY"] = share.Scope, share.Token
+	for _, k := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+		a["build-arg:"+k] = "http://" + step.Proxy
+	}
+	for _, k := range []string{"no_proxy", "NO_PROXY"} {
+		a["build-arg:"+k] = "localhost,127.0.0.1,::1"
 	}
 	return a
 }

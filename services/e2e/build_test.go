@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,6 +37,12 @@ var buildDaemon = sync.OnceValue(func() error {
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building buildkitd: %w\n%s", err, out)
+	}
+	// The machine's own runc may be too old: `make builder` has then made one.
+	if made, err := filepath.Abs("../../bin/runc"); err == nil {
+		if _, err := os.Stat(made); err == nil {
+			return os.Symlink(made, filepath.Join(binaries, "runc"))
+		}
 	}
 	return nil
 })

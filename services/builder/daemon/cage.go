@@ -6,6 +6,8 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/builder/daemon/step"
 )
 
 // cage is the network that a child gets.
@@ -31,7 +33,7 @@ func (d *Daemon) enter() (c *cage, home int, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return nil, -1, fmt.Errorf("this machine allows no network of its own: %w", err)
 	}
-	if err := loopbackUp(); err != nil {
+	if err := step.LoopbackUp(); err != nil {
 		return nil, -1, fmt.Errorf("bringing up the loopback inside: %w", err)
 	}
 	c = &cage{forwards: map[net.Listener]string{}}
@@ -61,19 +63,4 @@ func (c *cage) listen(address string) (net.Listener, error) {
 	}
 	c.listeners = append(c.listeners, l)
 	return l, nil
-}
-
-// loopbackUp switches on the loopback of the thread's network.
-func loopbackUp() error {
-	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(s) }()
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, ifr)
 }

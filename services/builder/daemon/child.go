@@ -9,12 +9,16 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/builder/daemon/step"
+	"slipway.dev/services/internal/limits"
 )
 
 // child is one run of the daemon.
@@ -32,7 +36,8 @@ func (d *Daemon) start() (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = os.Remove(d.socket())
+	_ = os.Remove(d.socket("buildkitd"))
+	_ = os.RemoveAll(d.state()) // the containers of a daemon that is gone
 	c := &child{ended: make(chan struct{})}
 	started := make(chan error)
 	go d.run(c, config, started)
@@ -82,19 +87,32 @@ func (d *Daemon) run(c *child, config string, started chan<- error) {
 	close(c.ended)
 }
 
-// inside is what the child does before it becomes the daemon: its mounts stay its
-// own, and /proc shows its own processes.
-const inside = `mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
+// inside is what the child does before it becomes the daemon: it enters its control
+// groups, and offers itself when memory is short; its mounts stay its own, and /proc
+// shows its own processes.
+const inside = `for group in $GROUPS_TO_ENTER; do
+	echo 0 >"$group/cgroup.procs" || { echo "buildkitd: its control group cannot be entered" >&2; exit 1; }
+done
+unset GROUPS_TO_ENTER
+echo 300 >/proc/self/oom_score_adj || true
+mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
 
 // spawn starts the child on this thread, as the first of its own processes: when
 // it is killed, the system kills all of them.
 func (d *Daemon) spawn(c *child, config string) error {
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.program, "--config", config)
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.programs.daemon, "--config", config)
 	cmd.Dir = d.o.Dir
 	cmd.Env = append(plainEnv(),
-		// The worker cuts logs, and keeps their ends; the daemon would cut sooner.
-		"BUILDKIT_STEP_LOG_MAX_SIZE=-1", "BUILDKIT_STEP_LOG_MAX_SPEED=-1",
-		"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "http_proxy="+c.proxy, "https_proxy="+c.proxy)
+		// Logs are cut before they get there, and keep their ends; the daemon would not.
+		fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SIZE=%d", limits.DaemonStepLog), fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SPEED=%d", limits.DaemonStepLog),
+		"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "http_proxy="+c.proxy, "https_proxy="+c.proxy,
+		step.EnvSocket+"="+d.socket("steps"), step.EnvRuntime+"="+d.programs.runtime, step.EnvState+"="+d.state())
+	if d.o.NoNewPrivileges {
+		cmd.Env = append(cmd.Env, step.EnvNoNewPrivileges+"=1")
+	}
+	if d.own != nil {
+		cmd.Env = append(cmd.Env, "GROUPS_TO_ENTER="+strings.Join(d.own.dirs, " "), fmt.Sprintf("GOMEMLIMIT=%d", d.o.DaemonMemory/5*4))
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
 		Pdeathsig:  syscall.SIGKILL,
@@ -112,6 +130,9 @@ func (d *Daemon) spawn(c *child, config string) error {
 	go func() { c.said <- tell(out, d.o.Log) }()
 	return nil
 }
+
+// state is where runc notes which containers there are.
+func (d *Daemon) state() string { return filepath.Join(d.o.Dir, "runc") }
 
 // plainEnv is the little that the daemon needs of our environment: nothing that
 // may hold a secret.

@@ -2,8 +2,10 @@
 // it and everything it starts have their own processes, mounts and network, and
 // die together. Its network is a loopback with nothing on it but what this
 // process offers there: a few addresses of this machine, and an HTTP proxy that
-// keeps to the egress rules. What it has built and cached is in its folder; no
-// login is ever there.
+// keeps to the egress rules. Each step of a build has a network of its own in turn,
+// with a proxy of its own and nothing else: no step reaches the daemon, another
+// step, or what the daemon reaches. What it has built and cached is in its folder;
+// no login is ever there.
 package daemon
 
 import (
@@ -13,21 +15,22 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"slipway.dev/services/builder/daemon/step"
 )
 
 // Options are the settings of a daemon.
 type Options struct {
 	// Dir is where it keeps its caches. Required; made when it is not there.
 	Dir string
-	// Egress connects to other machines on behalf of builds, or refuses to.
-	// Required.
+	// Egress connects to other machines on behalf of builds, or refuses to; it
+	// refuses what listens on this machine for the service itself. Required.
 	Egress func(ctx context.Context, network, address string) (net.Conn, error)
-	// Forward lists addresses on this machine's loopback ("127.0.0.1:5000") that
-	// builds reach under the same address. RUN steps reach them too.
+	// Forward lists addresses on this machine's loopback ("127.0.0.1:5000") that the
+	// daemon, but no step, reaches under the same address.
 	Forward []string
 	// Plain lists registries ("host:port") that are spoken to in plain http.
 	Plain []string
@@ -39,17 +42,27 @@ type Options struct {
 	// CPUs is how many processors' time a build's steps may use, e.g. 0.5; 0 is no
 	// limit.
 	CPUs float64
-	Log  *slog.Logger
+	// NoNewPrivileges takes the effect from setuid programs, such as sudo.
+	NoNewPrivileges bool
+	// DaemonMemory is how much the daemon itself may use, in bytes; 0 is no limit. It
+	// is started again when it needs more.
+	DaemonMemory int64
+	// Runtime is the path of the runc to use, whatever its version; "" finds one that
+	// has no known way out of a container.
+	Runtime string
+	Log     *slog.Logger
 }
 
 // Daemon is a BuildKit daemon that is kept running. Safe for concurrent use.
 type Daemon struct {
-	o       Options
-	program string
-	runtime string
-	stop    context.CancelFunc
-	done    chan struct{}
-	limits  *groups
+	o        Options
+	programs programs
+	stop     context.CancelFunc
+	done     chan struct{}
+	groups   *groups
+	own      *group // the daemon's
+	steps    *steps
+	door     *net.UnixListener // where steps are presented
 
 	mu      sync.Mutex
 	child   *child // nil while there is none
@@ -63,52 +76,45 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if os.Getuid() != 0 {
 		return nil, errors.New("only root can run the build daemon here: set buildkit_addr to one that runs elsewhere")
 	}
-	program, err := find("buildkitd")
+	p, err := findPrograms(o.Runtime)
 	if err != nil {
-		return nil, errors.New("buildkitd is neither beside the program nor on PATH: run `make builder`, or set buildkit_addr")
+		return nil, err
 	}
-	runtime, err := find("buildkit-runc", "runc")
-	if err != nil {
-		return nil, errors.New("runc is neither beside the program nor on PATH: run `make builder`, or install it")
-	}
+	o.Log.Info("The build daemon runs steps with runc", "path", p.runtime, "version", p.version)
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("the build daemon's folder cannot be made: %w", err)
 	}
-	ctx, stop := context.WithCancel(ctx)
-	d := &Daemon{
-		o: o, program: program, runtime: runtime, stop: stop, done: make(chan struct{}),
-		limits: newGroups(groupsDir, o),
-	}
-	if d.child, err = d.start(); err != nil {
-		stop()
+	d := &Daemon{o: o, programs: p, done: make(chan struct{}), groups: newGroups(groupsDir, o.Log), steps: newSteps(o.Egress, o.Log)}
+	if d.door, err = listenSteps(d.socket("steps")); err != nil {
 		return nil, fmt.Errorf("the build daemon cannot be started: %w", err)
 	}
+	if o.DaemonMemory > 0 {
+		d.own = d.groups.make("buildkitd", "daemon", memoryLimit(o.DaemonMemory))
+	}
+	if d.child, err = d.start(); err != nil {
+		d.leave()
+		return nil, fmt.Errorf("the build daemon cannot be started: %w", err)
+	}
+	go d.steps.serve(d.door)
+	ctx, d.stop = context.WithCancel(ctx)
 	go d.supervise(ctx, d.child)
 	return d, nil
 }
 
-// find looks for a program beside this one, then on PATH.
-func find(names ...string) (string, error) {
-	self, _ := os.Executable()
-	for _, n := range names {
-		beside := filepath.Join(filepath.Dir(self), n)
-		if info, err := os.Stat(beside); err == nil && info.Mode()&0o111 != 0 && !info.IsDir() {
-			return beside, nil
-		}
-		if path, err := exec.LookPath(n); err == nil {
-			return filepath.Abs(path)
-		}
-	}
-	return "", os.ErrNotExist
+// leave gives back what the daemon had of the machine.
+func (d *Daemon) leave() {
+	_ = d.door.Close()
+	d.own.release()
 }
 
 // Close ends the daemon and everything it started, and waits for that.
 func (d *Daemon) Close() {
 	d.stop()
 	<-d.done
+	d.leave()
 }
 
 // Address is where the daemon listens, or why there is none now.
@@ -118,22 +124,17 @@ func (d *Daemon) Address() (string, error) {
 	if d.child == nil {
 		return "", d.problem
 	}
-	return "unix://" + d.socket(), nil
+	return "unix://" + d.socket("buildkitd"), nil
 }
 
-// Proxy is the address of the HTTP proxy inside the cage; "" while there is none.
-func (d *Daemon) Proxy() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.child == nil {
-		return ""
+// Admit gives a build its share of the machine: see builder.Local.
+func (d *Daemon) Admit(scope string) step.Share {
+	g := d.groups.make(scope, "build", limitsOf(d.o))
+	token := d.steps.builds.add(scope, newBuild(g.path()))
+	return step.Share{
+		Scope: "/" + groupsOfAll + "/" + scope, Token: token, OutOfMemory: g.outOfMemory, Kill: g.kill,
+		Release: func() { d.steps.builds.remove(token); g.release() },
 	}
-	return d.child.proxy
-}
-
-// Limit makes a control group for a build: see builder.Local.
-func (d *Daemon) Limit(scope string) (parent string, outOfMemory func() bool, release func()) {
-	return d.limits.make(scope)
 }
 
 // Grown is by how many bytes the daemon's folder may have grown since a time.
@@ -156,7 +157,7 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 		case <-c.ended:
 		}
 		d.become(nil, fmt.Errorf("the build daemon ended: %w", c.err))
-		d.o.Log.Error("The build daemon ended; it is started again", "err", c.err)
+		d.o.Log.Error("The build daemon ended; it is started again", "err", c.err, "out_of_memory", d.own.outOfMemory())
 		if time.Since(began) > steady {
 			wait = 250 * time.Millisecond
 		}

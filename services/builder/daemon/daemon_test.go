@@ -23,18 +23,6 @@ func options(t testing.TB, dir string) daemon.Options {
 	}}
 }
 
-func real(t *testing.T) { //nolint:predeclared // it reads well
-	t.Helper()
-	if !testkit.Real() {
-		t.Skip("needs buildkitd, runc and root: set SLIPWAY_TEST_REAL")
-	}
-	bin, err := filepath.Abs("../../../bin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("PATH", os.Getenv("PATH")+":"+bin)
-}
-
 // TestChild is no test of its own: it holds a daemon until it is killed.
 func TestChild(t *testing.T) {
 	dir := os.Getenv(inChild)
@@ -62,7 +50,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 func TestDaemonDiesWithItsParent(t *testing.T) {
-	real(t)
+	testkit.Builders(t)
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
 	cmd.Env = append(os.Environ(), inChild+"="+dir)
@@ -94,7 +82,8 @@ func TestDaemonThatEnds(t *testing.T) {
 	}
 	bin := t.TempDir()
 	for name, script := range map[string]string{
-		"buildkitd": "#!/bin/sh\necho 'buildkitd: the disk is full' >&2\nexit 1\n", "runc": "#!/bin/sh\n",
+		"buildkitd": "#!/bin/sh\necho 'buildkitd: the disk is full' >&2\nexit 1\n", "runc": "#!/bin/sh\necho runc version 1.3.3\n",
+		"slipway-runc": "#!/bin/sh\n",
 	} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 )
 
 // groupsDir is where the system shows its control groups.
@@ -16,13 +18,11 @@ const groupsDir = "/sys/fs/cgroup"
 // have a file for it, each in words of its own.
 type limit struct{ controller, file1, value1, file2, value2 string }
 
-// limits are those that were asked for. Time of processors is counted in
+// limitsOf are those that were asked for. Time of processors is counted in
 // microseconds of every 100 ms.
-func limits(o Options) (out []limit) {
-	memory, pids, cpu := strconv.FormatInt(o.Memory, 10), strconv.FormatInt(o.Pids, 10), strconv.Itoa(int(o.CPUs*100_000))
-	if o.Memory > 0 {
-		out = append(out, limit{"memory", "memory.limit_in_bytes", memory, "memory.max", memory})
-	}
+func limitsOf(o Options) []limit {
+	pids, cpu := strconv.FormatInt(o.Pids, 10), strconv.Itoa(int(o.CPUs*100_000))
+	out := memoryLimit(o.Memory)
 	if o.Pids > 0 {
 		out = append(out, limit{"pids", "pids.max", pids, "pids.max", pids})
 	}
@@ -32,17 +32,25 @@ func limits(o Options) (out []limit) {
 	return out
 }
 
-// groups makes a control group for each build.
+// memoryLimit is one of memory alone; none for 0.
+func memoryLimit(bytes int64) []limit {
+	if bytes <= 0 {
+		return nil
+	}
+	memory := strconv.FormatInt(bytes, 10)
+	return []limit{{"memory", "memory.limit_in_bytes", memory, "memory.max", memory}}
+}
+
+// groups makes control groups: one for each build, and one for the daemon.
 type groups struct {
 	root     string // where the system shows its control groups
-	limits   []limit
 	log      *slog.Logger
 	complain sync.Once
 }
 
 // newGroups removes what processes that are gone have left behind.
-func newGroups(root string, o Options) *groups {
-	g := &groups{root: root, limits: limits(o), log: o.Log}
+func newGroups(root string, log *slog.Logger) *groups {
+	g := &groups{root: root, log: log}
 	g.sweep()
 	return g
 }
@@ -54,35 +62,73 @@ func (g *groups) everywhere(name string) []string {
 	return append(dirs, filepath.Join(g.root, name))
 }
 
-// make makes the group of a build. BuildKit finds a step in its cache only under
-// the same parent, so that is named after the scope, and after nothing that
-// differs between one build and the next. Where the machine lets us make no
-// group, the build runs without limits: parent is "".
-func (g *groups) make(scope string) (parent string, outOfMemory func() bool, release func()) {
-	never := func() bool { return false }
-	if len(g.limits) == 0 {
-		return "", never, func() {}
-	}
-	s, err := g.take(scope)
+// group is a control group that is somebody's for a while. A nil one is none.
+type group struct {
+	of   *groups
+	slot slot
+	dirs []string
+}
+
+// make makes a group for something, in the first slot of a name that is free; nil
+// where the machine lets us make none: then there are no limits.
+func (g *groups) make(name, what string, limits []limit) *group {
+	s, err := g.take(name, what)
 	if err != nil {
-		g.complain.Do(func() { g.log.Warn("Builds run without limits", "err", err) })
-		return "", never, func() {}
+		g.complain.Do(func() { g.log.Warn("Builds and their daemon run without limits", "err", err) })
+		return nil
 	}
-	dirs, err := g.create(s.group())
+	dirs, err := g.create(s.group(), limits)
 	if err != nil {
 		g.release(s)
-		g.complain.Do(func() { g.log.Warn("Builds run without limits", "err", err) })
-		return "", never, func() {}
+		g.complain.Do(func() { g.log.Warn("Builds and their daemon run without limits", "err", err) })
+		return nil
 	}
-	return "/" + s.group(), func() bool { return outOfMemoryIn(dirs) }, func() { g.release(s) }
+	return &group{g, s, dirs}
+}
+
+// path is what runc calls the group; "" for none.
+func (p *group) path() string {
+	if p == nil {
+		return ""
+	}
+	return "/" + p.slot.group()
+}
+
+func (p *group) outOfMemory() bool { return p != nil && outOfMemoryIn(p.dirs) }
+
+func (p *group) release() {
+	if p != nil {
+		p.of.release(p.slot)
+	}
+}
+
+// kill ends every process of the group and of those below it.
+func (p *group) kill() {
+	if p == nil {
+		return
+	}
+	for _, dir := range p.of.everywhere(p.slot.group()) {
+		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.Name() != "cgroup.procs" {
+				return nil //nolint:nilerr // groups come and go under us
+			}
+			raw, _ := os.ReadFile(path)
+			for field := range strings.FieldsSeq(string(raw)) {
+				if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // create makes the group and sets its limits; it answers the folders it made.
-func (g *groups) create(name string) ([]string, error) {
+func (g *groups) create(name string, limits []limit) ([]string, error) {
 	if g.isV2() {
-		return g.createV2(name)
+		return g.createV2(name, limits)
 	}
-	return g.createV1(name)
+	return g.createV1(name, limits)
 }
 
 func (g *groups) isV2() bool {
@@ -90,8 +136,8 @@ func (g *groups) isV2() bool {
 	return err == nil
 }
 
-func (g *groups) createV1(name string) (dirs []string, err error) {
-	for _, l := range g.limits {
+func (g *groups) createV1(name string, limits []limit) (dirs []string, err error) {
+	for _, l := range limits {
 		dir := filepath.Join(g.root, l.controller, name)
 		if err := os.MkdirAll(dir, 0o750); err != nil {
 			return dirs, err
@@ -104,13 +150,13 @@ func (g *groups) createV1(name string) (dirs []string, err error) {
 	return dirs, nil
 }
 
-func (g *groups) createV2(name string) ([]string, error) {
+func (g *groups) createV2(name string, limits []limit) ([]string, error) {
 	dir := filepath.Join(g.root, name)
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, err
 	}
 	dirs := []string{dir}
-	for _, l := range g.limits {
+	for _, l := range limits {
 		above := g.root
 		for part := range strings.SplitSeq(name, "/") {
 			if err := set(above, "cgroup.subtree_control", "+"+l.controller); err != nil {

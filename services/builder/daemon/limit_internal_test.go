@@ -38,11 +38,10 @@ func TestLimitsAreWritten(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			tc.o.Log = testkit.Log(t)
-			g := newGroups(root, tc.o)
-			parent, _, _ := g.make("0123")
+			g := newGroups(root, testkit.Log(t))
+			parent := g.make("0123", "build", limitsOf(tc.o)).path()
 			got := map[string]string{}
-			for _, l := range g.limits {
+			for _, l := range limitsOf(tc.o) {
 				if !tc.v2 {
 					read(t, got, l.controller+"/"+l.file1, filepath.Join(root, l.controller, parent, l.file1))
 					continue
@@ -52,32 +51,36 @@ func TestLimitsAreWritten(t *testing.T) {
 					read(t, got, "memory.swap.max", filepath.Join(root, parent, "memory.swap.max"))
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" || (parent == "") != (len(tc.want) == 0) {
+			if diff := cmp.Diff(tc.want, got); diff != "" || parent != "/slipway/0123-0/build" {
 				t.Errorf("the group is %q: %s", parent, diff)
 			}
 		})
 	}
 }
 
-// TestGroupsAreNamedAlike: one build after the other gets the same group, so that
-// its steps are found in the cache; builds at the same time, of two daemons too,
-// and of another scope get others.
+// TestGroupsAreNamedAlike: one build after the other gets the same group; builds at
+// the same time, of two daemons too, and of another scope get others.
 func TestGroupsAreNamedAlike(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
-	groups := func() *groups { return newGroups(root, Options{Pids: 50, Log: testkit.Log(t)}) }
+	groups := func() *groups { return newGroups(root, testkit.Log(t)) }
+	limits := limitsOf(Options{Pids: 50})
 	one, other := groups(), groups()
-	first, _, release := one.make("us")
-	second, _, _ := other.make("us")
-	third, _, _ := one.make("them")
+	first, second, third := one.make("us", "build", limits), other.make("us", "build", limits), one.make("them", "build", limits)
+	daemon := one.make("buildkitd", "daemon", memoryLimit(1<<30))
 	// Only the system can remove a group with its files.
-	if err := os.Remove(filepath.Join(root, "pids", first, "pids.max")); err != nil {
+	if err := os.Remove(filepath.Join(root, "pids", first.path(), "pids.max")); err != nil {
 		t.Fatal(err)
 	}
-	release()
-	again, _, _ := groups().make("us") // which sweeps
-	if first != "/slipway/us-0/build" || second != "/slipway/us-1/build" || third != "/slipway/them-0/build" || again != first {
-		t.Errorf("the groups are %q, %q, %q, %q", first, second, third, again)
+	first.release()
+	again := groups().make("us", "build", limits) // which sweeps
+	for got, want := range map[string]string{
+		first.path(): "/slipway/us-0/build", second.path(): "/slipway/us-1/build", third.path(): "/slipway/them-0/build",
+		again.path(): "/slipway/us-0/build", daemon.path(): "/slipway/buildkitd-0/daemon",
+	} {
+		if got != want {
+			t.Errorf("a group is %q, want %q", got, want)
+		}
 	}
 }
 

@@ -18,8 +18,7 @@ func (d *Daemon) serve(c *cage) {
 	for l, address := range c.forwards {
 		go forward(l, address)
 	}
-	server := &http.Server{Handler: newProxy(d.o.Egress), ReadHeaderTimeout: 30 * time.Second}
-	go func() { _ = server.Serve(c.proxy) }()
+	go func() { _ = proxyServer(newProxy(d.o.Egress)).Serve(c.proxy) }()
 }
 
 // forward connects whoever comes to the same address on this machine.
@@ -28,7 +27,10 @@ func forward(l net.Listener, address string) {
 	for {
 		in, err := l.Accept()
 		if err != nil {
-			return
+			if !waited(err) {
+				return
+			}
+			continue
 		}
 		go func() {
 			out, err := dialer.DialContext(context.Background(), "tcp", address)
@@ -81,6 +83,9 @@ func newProxy(to dial) *proxy {
 		ErrorHandler:  func(w http.ResponseWriter, _ *http.Request, err error) { refuse(w, err) },
 	}}
 }
+
+// close gives connections back that wait for more requests.
+func (p *proxy) close() { p.plain.Transport.(*http.Transport).CloseIdleConnections() } //nolint:forcetypeassert // newProxy's
 
 // ServeHTTP answers a request to the proxy.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {

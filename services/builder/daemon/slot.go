@@ -22,22 +22,24 @@ const (
 // ends: so daemons can share a machine and its names.
 type slot struct {
 	name string
+	what string // of whom its group is: "build" or "daemon"
 	lock *os.File
 }
 
-// group is the group of the build in the slot.
-func (s slot) group() string { return s.name + "/build" }
+// group is the group in the slot.
+func (s slot) group() string { return s.name + "/" + s.what }
 
-// take takes the first slot of a scope that is free.
-func (g *groups) take(scope string) (slot, error) {
+// take takes the first slot of a name that is free.
+func (g *groups) take(name, what string) (slot, error) {
 	for n := range mostSlots {
-		s, err := g.acquire(fmt.Sprintf("%s/%s-%d", groupsOfAll, scope, n))
+		s, err := g.acquire(fmt.Sprintf("%s/%s-%d", groupsOfAll, name, n))
 		if errors.Is(err, errTaken) {
 			continue
 		}
 		if err != nil {
 			return slot{}, err
 		}
+		s.what = what
 		if g.clear(s.group()) {
 			return s, nil
 		}
@@ -52,7 +54,7 @@ var errTaken = errors.New("the slot is taken")
 func (g *groups) acquire(name string) (slot, error) {
 	dir := filepath.Join(g.root, name)
 	if !g.isV2() {
-		dir = filepath.Join(g.root, g.limits[0].controller, name)
+		dir = filepath.Join(g.root, "memory", name)
 	}
 	for {
 		if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -70,7 +72,7 @@ func (g *groups) acquire(name string) (slot, error) {
 			return slot{}, errTaken
 		}
 		if isAt(f, dir) {
-			return slot{name, f}, nil
+			return slot{name: name, lock: f}, nil
 		}
 		_ = f.Close()
 	}
@@ -104,16 +106,13 @@ func (g *groups) release(s slot) {
 
 // remove removes a slot and its group if it can, and gives the lock back.
 func (g *groups) remove(s slot) bool {
-	gone := g.clear(s.group()) && g.clear(s.name)
+	gone := g.clear(s.name)
 	_ = s.lock.Close()
 	return gone
 }
 
 // sweep removes slots that nobody uses.
 func (g *groups) sweep() {
-	if len(g.limits) == 0 {
-		return
-	}
 	names := map[string]bool{}
 	for _, all := range g.everywhere(groupsOfAll) {
 		slots, _ := os.ReadDir(all)

@@ -84,6 +84,9 @@ type Config struct {
 	BuildDisk             Bytes         `key:"build_disk" default:"40GiB" help:"Disk space that one build may fill. 0: no limit."`
 	BuildPids             int           `key:"build_pids" default:"4096" help:"Processes of one build's steps. 0: no limit."`
 	BuildCPUs             float64       `key:"build_cpus" default:"0" help:"Processors of one build's steps, e.g. 1.5; at least 0.01. 0: no limit."`
+	BuildNoNewPrivileges  bool          `key:"build_no_new_privileges" default:"false" help:"Whether setuid programs have no effect in builds' steps. Steps run as root anyway, and a Dockerfile that uses sudo after USER fails then; for who wants one way less."`
+	BuildkitMemory        Bytes         `key:"buildkit_memory" default:"4GiB" help:"Memory of the buildkitd that the builder role starts, without the builds' steps. It is started again when it needs more, and its builds with it. 0: no limit."`
+	RuncPath              string        `key:"runc_path" help:"The runc that runs builds' steps, whatever its version. Empty: the first of bin/runc beside slipwayd and those on the PATH that is 1.2.8, 1.3.3, 1.4.0 or newer: steps can leave older ones, unless their distribution has mended them."`
 	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Builds of each kind at a time in one process. 0: as many as it has processors."`
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`

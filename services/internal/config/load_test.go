@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 		LimitBuildsAnonymous:  ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},
 		BuildRunningAnonymous: 2,
 		BuildTimeoutUser:      25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
-		BuildMemory: 8 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
+		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
 		LayerCache: 1 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
 	}

@@ -73,6 +73,9 @@ func Rules() []Rule {
 		{Package: "services/metrics", May: rooms, Never: []string{buildkit, redis}},
 		{Package: "services/registry", May: append(plumbing(), "services/internal/spool"), Never: []string{buildkit, sql, redis}},
 
+		// They start anew for each step of a build.
+		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
+		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/builder/...", May: []string{
 			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", "services/internal/fault",
 			"services/internal/limits", "services/internal/oci", "services/internal/upstream",

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -233,3 +234,24 @@ func Postgres(t testing.TB) *sqldb.DB {
 type forever struct{ testing.TB }
 
 func (forever) Cleanup(func()) {}
+
+// Builders puts what builds need on PATH: what `make builder` has made, and the
+// slipway-runc of these sources.
+func Builders(t testing.TB) {
+	t.Helper()
+	if !Real() {
+		t.Skip("needs buildkitd, runc and root: set SLIPWAY_TEST_REAL")
+	}
+	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "slipway.dev/services").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "slipway.dev/services/cmd/slipway-runc")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building slipway-runc: %v\n%s", err, out)
+	}
+	made := filepath.Join(filepath.Dir(strings.TrimSpace(string(root))), "bin")
+	t.Setenv("PATH", strings.Join([]string{dir, made, os.Getenv("PATH")}, ":"))
+}

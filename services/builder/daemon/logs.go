@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// logBudget is what the steps of one build may print. buildkitd holds in memory,
+// and on disk, whatever steps print: so the middle of a long log is left out before
+// it gets there. Safe for concurrent use.
+type logBudget struct {
+	mu    sync.Mutex
+	head  int // bytes that may still pass as they come
+	tails int // bytes that the ends of outputs may still take
+}
+
+func newLogBudget() *logBudget {
+	return &logBudget{head: limits.StepLogHead, tails: limits.StepLogTails}
+}
+
+// pass answers how many of n bytes may pass.
+func (b *logBudget) pass(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = min(n, b.head)
+	b.head -= n
+	return n
+}
+
+// tail answers how much of the end of one output may be kept: less and less, so
+// that all together have an end.
+func (b *logBudget) tail() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := max(limits.StepLogLeast, min(limits.StepLogTail, b.tails/8))
+	b.tails = max(0, b.tails-n)
+	return n
+}
+
+// output is what one step writes to stdout or stderr, on its way to buildkitd.
+type output struct {
+	from   *os.File // the step writes to its other end
+	to     *os.File // what buildkitd reads
+	budget *logBudget
+	end    *ring // nil until the budget is used up
+	left   int64 // bytes that are left out, but for the ring's
+}
+
+// pump copies until the step has closed its end, and then closes both.
+func (o *output) pump() {
+	defer o.from.Close()
+	defer o.to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := o.from.Read(buf)
+		if !o.write(buf[:n]) || err != nil {
+			break
+		}
+	}
+	o.finish()
+}
+
+// write passes on what may pass, and keeps the rest; false when nobody reads.
+func (o *output) write(b []byte) bool {
+	if o.end == nil {
+		n := o.budget.pass(len(b))
+		if i := bytes.LastIndexByte(b[:n], '\n'); n < len(b) && i >= 0 {
+			n = i + 1 // whole lines
+		}
+		if _, err := o.to.Write(b[:n]); err != nil {
+			return false
+		}
+		if n == len(b) {
+			return true
+		}
+		o.end, b = newRing(o.budget.tail()), b[n:]
+	}
+	o.left += int64(o.end.write(b))
+	return true
+}
+
+// finish writes the end of a long output, and says what is missing before it.
+func (o *output) finish() {
+	if o.end == nil {
+		return
+	}
+	end, dropped := o.end.lines(o.left > 0)
+	if left := o.left + int64(dropped); left > 0 {
+		_, _ = fmt.Fprintf(o.to, "\n… %.1f MB of this step's output left out: the log is too long …\n", float64(left)/(1<<20))
+	}
+	_, _ = o.to.Write(end)
+}
+
+// ring keeps the last bytes that were written to it.
+type ring struct {
+	size int
+	b    []byte // grows up to size, then is written over
+	next int
+}
+
+func newRing(size int) *ring { return &ring{size: size} }
+
+// write answers how many former bytes were lost.
+func (r *ring) write(b []byte) (lost int) {
+	if over := len(b) - r.size; over > 0 {
+		lost, b = over, b[over:]
+	}
+	if room := r.size - len(r.b); room > 0 {
+		n := min(room, len(b))
+		r.b, b = append(r.b, b[:n]...), b[n:]
+	}
+	for len(b) > 0 {
+		n := copy(r.b[r.next:], b)
+		r.next, b, lost = (r.next+n)%r.size, b[n:], lost+n
+	}
+	return lost
+}
+
+// lines answers what is kept in order; cut takes off the rest of a line whose
+// beginning is lost, unless nothing else is there.
+func (r *ring) lines(cut bool) (kept []byte, dropped int) {
+	kept = append(append([]byte{}, r.b[r.next:]...), r.b[:r.next]...)
+	if !cut {
+		return kept, 0
+	}
+	for i, c := range kept {
+		if c == '\n' && i+1 < len(kept) {
+			return kept[i+1:], i + 1
+		}
+	}
+	return kept, 0
+}
+
+// outputs are pipes between a step and those who read what it prints. theirs are
+// for the step.
+func outputs(budget *logBudget, readers []*os.File) (ours []*output, theirs []int, err error) {
+	for _, to := range readers {
+		var ends [2]int
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			closeAll(theirs)
+			for _, o := range ours {
+				_ = o.from.Close()
+			}
+			return nil, nil, err
+		}
+		_ = unix.SetNonblock(ends[0], true) // the step's own end must block
+		ours = append(ours, &output{from: os.NewFile(uintptr(ends[0]), "step"), to: to, budget: budget})
+		theirs = append(theirs, ends[1])
+	}
+	return ours, theirs, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/builder/daemon/step"
+)
+
+// prepare edits the container, and moves this thread into the container's network.
+func prepare(c call, strict bool) error {
+	bundle, err := step.ReadBundle(c.bundle)
+	if err != nil {
+		return err
+	}
+	network, err := bundle.Restrict(strict)
+	if err != nil {
+		return err
+	}
+	welcome, err := introduce(step.Hello{Token: bundle.Token, Network: network})
+	if err != nil {
+		return err
+	}
+	joins := ""
+	if network {
+		// Named, so that `runc exec` joins it too: it is this process's, which is runc
+		// in a moment.
+		joins = fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
+	}
+	bundle.Place(welcome.Parent, c.id, joins)
+	return bundle.Write()
+}
+
+// introduce presents the step to whoever serves it, and takes what it is given.
+func introduce(h step.Hello) (step.Welcome, error) {
+	// First of all: the path of a socket is no matter of networks.
+	conn, err := connect()
+	if err != nil {
+		return step.Welcome{}, err
+	}
+	defer func() { _ = unix.Close(conn) }()
+	me, err := unix.PidfdOpen(os.Getpid(), 0) // still of this process when it is runc
+	if err != nil {
+		return step.Welcome{}, fmt.Errorf("watching it: %w", err)
+	}
+	fds := []int{me, 1, 2}
+	if h.Network {
+		l, err := enter()
+		if err != nil {
+			return step.Welcome{}, err
+		}
+		fds = append(fds, l)
+	}
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return step.Welcome{}, err
+	}
+	if err := unix.Sendmsg(conn, raw, unix.UnixRights(fds...), nil, 0); err != nil {
+		return step.Welcome{}, fmt.Errorf("the build service does not listen: %w", err)
+	}
+	w, err := welcomed(conn)
+	// All others are closed when runc is executed, but these keep the step's proxy open.
+	for _, fd := range append(fds[3:], me) {
+		_ = unix.Close(fd)
+	}
+	return w, err
+}
+
+func connect() (int, error) {
+	conn, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: os.Getenv(step.EnvSocket)}); err != nil {
+		_ = unix.Close(conn)
+		return -1, fmt.Errorf("the build service does not answer: %w", err)
+	}
+	return conn, nil
+}
+
+// welcomed waits for the answer, and puts this process's output where it says. It
+// may have to wait for long, until other steps of the build have ended.
+func welcomed(conn int) (w step.Welcome, err error) {
+	buf, oob := make([]byte, step.PacketBytes), make([]byte, unix.CmsgSpace(2*4))
+	n, oobn, _, _, err := unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	for errors.Is(err, unix.EINTR) {
+		n, oobn, _, _, err = unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
+	}
+	if err != nil || n == 0 {
+		return w, errors.New("the build service does not take it")
+	}
+	if err := json.Unmarshal(buf[:n], &w); err != nil {
+		return w, errors.New("the build service's answer cannot be read")
+	}
+	if w.Refused != "" {
+		return w, errors.New(w.Refused)
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		return w, errors.New("the build service gave it no log")
+	}
+	outputs, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(outputs) != 2 {
+		return w, errors.New("the build service gave it no log")
+	}
+	for i, fd := range outputs {
+		if err := unix.Dup3(fd, i+1, 0); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
+
+// enter moves this thread into a new network, and answers a listener there: all
+// that is on it.
+func enter() (listener int, err error) {
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return -1, fmt.Errorf("this machine gives it no network of its own: %w", err)
+	}
+	if err := step.LoopbackUp(); err != nil {
+		return -1, fmt.Errorf("bringing up its loopback: %w", err)
+	}
+	// As Docker has it: ping and low ports need no privilege. Where that cannot be
+	// set, root may still do both.
+	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0o600)
+	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0o600)
+	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	at := netip.MustParseAddrPort(step.Proxy)
+	if err := unix.Bind(l, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
+		return -1, fmt.Errorf("listening for it: %w", err)
+	}
+	if err := unix.Listen(l, 128); err != nil {
+		return -1, fmt.Errorf("listening for it: %w", err)
+	}
+	return l, nil
+}
