@@ -2,7 +2,7 @@
 # image.sh [pin]: makes the two images as OCI layouts, bin/images/slipwayd and bin/images/slipway-builder.
 #
 #   slipwayd         every role: one static program, the certificates of public authorities, and nothing else
-#   slipway-builder  that, with buildkitd, buildctl, runc, rootlesskit, newuidmap and tar2sqfs: the builder role, and
+#   slipway-builder  that, with buildkitd, buildctl, slipway-runc, runc, rootlesskit, newuidmap and tar2sqfs: the builder role, and
 #                    BuildKit without root
 #
 # Go programs are compiled here, for every platform, from sums in go.sum; what is C comes from Debian, packages pinned
@@ -44,6 +44,7 @@ programs() {
 	buildkit=$(cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
 	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" \
 		-ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" ./services/cmd/slipwayd
+	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" -ldflags "-s -w" ./services/cmd/slipway-runc
 	(cd services/tools && GOWORK=off CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" \
 		-ldflags "-s -w -X github.com/moby/buildkit/version.Version=$buildkit" \
 		github.com/moby/buildkit/cmd/buildkitd github.com/moby/buildkit/cmd/buildctl)
@@ -63,7 +64,7 @@ skeleton() {
 # builder ROOT ARCH: what a builder has besides.
 builder() {
 	local from=$work/debian-$2 dir file
-	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$1/usr/bin/"
+	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$work/bin-$2/slipway-runc" "$1/usr/bin/"
 	install -m 755 "$from"/usr/bin/{tar2sqfs,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
 	install -m 755 "$from"/usr/sbin/runc "$1/usr/sbin/"
 	# Debian's are setuid root, which a container without privileges refuses.
