@@ -46,8 +46,12 @@ func read(st *status.Status, h http.Header) (code int, message string) {
 	switch {
 	case ours:
 	case st.Code() == codes.InvalidArgument: // from decoding the request, here in the gateway
-		if message == tooLarge {
+		switch message {
+		case tooLarge:
 			code = http.StatusRequestEntityTooLarge
+		case busy:
+			code = http.StatusServiceUnavailable
+			h.Set("Retry-After", "5")
 		}
 	case st.Code() == codes.DeadlineExceeded:
 		message = "The service took too long to answer; try again"

@@ -66,7 +66,7 @@ func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 // route mounts every path.
 func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 	mux := newMux(
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler()),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
 		runtime.WithForwardResponseOption(setStatus),

@@ -12,10 +12,13 @@ import (
 
 // marshaler is the contract's JSON: presence decides what is shown, members that
 // we do not know are ignored, and what cannot be read is answered in our words.
-type marshaler struct{ runtime.JSONPb }
+type marshaler struct {
+	runtime.JSONPb
+	limits jsonLimits
+}
 
-func newMarshaler() *marshaler {
-	return &marshaler{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}}
+func newMarshaler(l jsonLimits) *marshaler {
+	return &marshaler{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}, l}
 }
 
 // Marshal writes a message; one without any fields has an empty body.
@@ -30,7 +33,7 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		var raw []byte
-		if err := readRaw(r, &raw); err != nil {
+		if err := m.readRaw(r, &raw); err != nil {
 			return err
 		}
 		if err := m.Unmarshal(raw, v); err != nil {
@@ -40,11 +43,14 @@ func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// readRaw reads a body as it came; io.EOF when there is none.
-func readRaw(r io.Reader, into *[]byte) error {
+// readRaw reads a body as it came, if it keeps to the limits; io.EOF when there is none.
+func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
 	raw, err := io.ReadAll(r)
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return errors.New(tooLarge)
+	}
+	if errors.Is(err, ErrBusy) {
+		return errors.New(busy)
 	}
 	if err != nil {
 		return errors.New("The request body could not be read")
@@ -53,5 +59,5 @@ func readRaw(r io.Reader, into *[]byte) error {
 		return io.EOF
 	}
 	*into = raw
-	return nil
+	return m.limits.check(raw)
 }

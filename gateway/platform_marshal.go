@@ -20,7 +20,7 @@ import (
 type platformMarshaler struct{ *marshaler }
 
 func newPlatformMarshaler() *platformMarshaler {
-	m := newMarshaler()
+	m := newMarshaler(jsonLimits{MaxPlatformValues, MaxDepth})
 	m.MarshalOptions = protojson.MarshalOptions{EmitUnpopulated: true}
 	return &platformMarshaler{m}
 }
@@ -98,6 +98,6 @@ func (m *platformMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 		if !ok {
 			return usual.Decode(v)
 		}
-		return readRaw(r, raw)
+		return m.readRaw(r, raw)
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/memory"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
@@ -47,6 +48,8 @@ type App struct {
 	nats   *nats.Conn
 	net    network
 	limits *ratelimit.Limiter
+	// shedder keeps the process within its memory.
+	shedder *shedder
 	// storeLogin opens the embedded image store; zero where there is none.
 	storeLogin upstream.Login
 
@@ -93,6 +96,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		}
 	}()
 	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
+	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.reg)
 	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {

@@ -29,6 +29,7 @@ func (a *App) buildBuild() error {
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(), Metrics: a.reg,
 		Log: a.log.With("room", "build"), Now: time.Now,
 		Settings: build.Settings{
+			LayerStore: int64(a.cfg.LayerStore),
 			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
 			RunningUser: a.cfg.BuildRunningUser, RunningAnonymous: a.cfg.BuildRunningAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,

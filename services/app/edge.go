@@ -50,7 +50,12 @@ func (a *App) edge(next http.Handler, route func(path string) string) (http.Hand
 			}
 			a.logRequest(ctx, r, rec, time.Since(start), call)
 		}()
-		next.ServeHTTP(rec, r.WithContext(ctx))
+		if a.shedder.refuses(rec, r) {
+			return
+		}
+		r = r.WithContext(ctx)
+		defer a.shedder.count(r, call.Client())()
+		next.ServeHTTP(rec, r)
 	}), nil
 }
 

@@ -53,6 +53,8 @@ type Deps struct {
 
 // Settings are the service's choices.
 type Settings struct {
+	// LayerStore is how many bytes of build contexts are kept; 0 is no bound.
+	LayerStore int64
 	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
 	BuildsUser, BuildsAnonymous ratelimit.Limit
 	// RunningUser and RunningAnonymous are how many builds of one kind one owner may
@@ -78,6 +80,7 @@ type Service struct {
 	deps    Deps
 	store   store
 	bus     jetstream.JetStream
+	space   *sqldb.Space
 	workers *workers
 	ended   *endings
 	tails   *tails
@@ -94,6 +97,7 @@ func New(d Deps) (*Service, error) {
 	}
 	s := &Service{
 		deps: d, store: store{d.DB}, bus: js,
+		space:   sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
 		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
 		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}

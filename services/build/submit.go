@@ -226,6 +226,9 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	if len(data) == 0 {
 		return r, nil
 	}
+	if err := s.space.Take(ctx, int64(len(data))); err != nil {
+		return nil, err
+	}
 	err = s.store.putContext(ctx, req.GetRecipe().GetContext().GetGzipDigest(), data, now.Add(7*24*time.Hour))
 	if err != nil {
 		return nil, s.deps.DB.Fault("storing a build context", err)

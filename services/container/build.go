@@ -37,7 +37,7 @@ func (s *Service) order(ctx context.Context, c checked, who *platformv1.Identity
 		return answer{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
 	}
 	// A worker may ask for the layers as soon as the build is there.
-	if err := s.keepLayers(ctx, data.layers, plan.GetExpiration().AsTime()); err != nil {
+	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
 		return answer{}, err
 	}
 	resp, err := s.deps.Build.SubmitBuild(ctx, job)

@@ -34,7 +34,7 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 		bus, client := &brokenBus{broken: true}, testkit.Redis(t)
 		s := &Service{
 			deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: time.Hour}},
-			store: store{db}, tokens: tokenCache{client, testkit.Log(t)},
+			store: store{db}, tokens: tokenCache{client, testkit.Log(t), nil},
 		}
 		token := newToken()
 		rec := record{created: time.Now(), expires: time.Now().Add(time.Hour), plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
@@ -127,7 +127,8 @@ func FuzzRequest(f *testing.F) {
 
 func FuzzDataLayer(f *testing.F) {
 	f.Add("AAAA", int64(3))
-	f.Fuzz(func(_ *testing.T, content string, size int64) {
-		_, _ = decodeData("layer", &containerv1.Layer{Location: dataPrefix + content, GzipSize: &size})
+	f.Fuzz(func(t *testing.T, content string, size int64) {
+		u := &unpacking{turns: make(chan struct{}, 1), left: 1 << 20}
+		_, _ = u.decodeData(t.Context(), "layer", &containerv1.Layer{Location: dataPrefix + content, GzipSize: &size})
 	})
 }

@@ -1,12 +1,9 @@
 package container
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -14,19 +11,17 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
-// maxTar is how large a `data:` layer may be uncompressed: a hundred times what
-// can be sent, so that nobody keeps us busy with a few bytes.
-const maxTar = 1 << 30
-
 // decodeData reads the content of a `data:` layer and holds it against what the
 // request says of it. fault.Invalid, naming the field, where they differ.
-func decodeData(field string, l *containerv1.Layer) ([]byte, error) {
+func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(l.GetLocation(), dataPrefix))
 	if err != nil {
 		return nil, fault.Invalid.New(field+".location: what follows data: must be base64 (standard alphabet, padded)", err)
@@ -37,30 +32,17 @@ func decodeData(field string, l *containerv1.Layer) ([]byte, error) {
 	if d := digest.FromBytes(raw); d.String() != l.GetGzipDigest() {
 		return nil, fault.Invalid.Newf("%s.gzipDigest is not the content's, which is %s", field, d)
 	}
-	tar, err := tarDigest(raw)
+	tar, err := u.tarDigest(ctx, raw)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
-		return nil, fault.Invalid.New(field+".location: the content is no gzip file of at most 1 GiB uncompressed", err)
+		return nil, fault.Invalid.New(field+".location: the content is no gzip file, or all layers of the request hold more than 1 GiB uncompressed, or this one more than a hundred times its length", err)
 	}
 	if tar.String() != l.GetTarDigest() {
 		return nil, fault.Invalid.Newf("%s.tarDigest is not the uncompressed content's, which is %s", field, tar)
 	}
 	return raw, nil
-}
-
-func tarDigest(gz []byte) (digest.Digest, error) {
-	z, err := gzip.NewReader(bytes.NewReader(gz))
-	if err != nil {
-		return "", err
-	}
-	h := digest.SHA256.Digester()
-	n, err := io.Copy(h.Hash(), io.LimitReader(z, maxTar+1))
-	if err != nil {
-		return "", err
-	}
-	if n > maxTar {
-		return "", fmt.Errorf("more than %d bytes uncompressed", maxTar)
-	}
-	return h.Digest(), nil
 }
 
 // links knows which layer URLs answered lately.
@@ -98,13 +80,16 @@ type contents struct {
 	layers map[string][]byte
 	// context is the build context's; nil where it lies at an address, or is none.
 	context []byte
+	// who sent them.
+	who *platformv1.Identity
 }
 
 // checkLayers is rule 9, for layers, the build context and a lock.
-func (s *Service) checkLayers(ctx context.Context, c checked) (contents, error) {
-	out := contents{layers: map[string][]byte{}}
+func (s *Service) checkLayers(ctx context.Context, c checked, who *platformv1.Identity) (contents, error) {
+	out := contents{layers: map[string][]byte{}, who: who}
+	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}
 	for i, l := range c.raw.GetContainerConfig().GetLayers() {
-		raw, err := s.checkContent(ctx, fmt.Sprintf("containerConfig.layers[%d]", i), l)
+		raw, err := s.checkContent(ctx, u, fmt.Sprintf("containerConfig.layers[%d]", i), l)
 		if err != nil {
 			return out, err
 		}
@@ -118,31 +103,41 @@ func (s *Service) checkLayers(ctx context.Context, c checked) (contents, error) 
 		}
 	}
 	l := c.raw.GetBuildContext()
-	if l.GetLocation() == "" {
-		return out, nil
+	if l.GetLocation() != "" {
+		var err error
+		if out.context, err = s.checkContent(ctx, u, "buildContext", l); err != nil {
+			return out, err
+		}
 	}
-	var err error
-	out.context, err = s.checkContent(ctx, "buildContext", l)
-	return out, err
+	return out, s.charge(ctx, who, unpackCost(limits.LayersExpanded-u.left))
 }
 
 // checkContent answers the content of a `data:` layer; nil for one at an address
 // that answers.
-func (s *Service) checkContent(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
+func (s *Service) checkContent(ctx context.Context, u *unpacking, field string, l *containerv1.Layer) ([]byte, error) {
 	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
-		return decodeData(field, l)
+		return u.decodeData(ctx, field, l)
 	}
 	return nil, s.links.check(ctx, field+".location", l.GetLocation())
 }
 
 // keepLayers stores contents until then at least.
-func (s *Service) keepLayers(ctx context.Context, data map[string][]byte, until time.Time) error {
-	for d, raw := range data {
+func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time) error {
+	for d, raw := range data.layers {
 		there, err := s.store.extendLayer(ctx, d, until)
-		if err == nil && !there {
-			err = s.store.putLayer(ctx, d, raw, until)
-		}
 		if err != nil {
+			return s.sqlFault("storing a layer", err)
+		}
+		if there {
+			continue
+		}
+		if err := s.charge(ctx, data.who, storeCost(len(raw))); err != nil {
+			return err
+		}
+		if err := s.space.Take(ctx, int64(len(raw))); err != nil {
+			return err
+		}
+		if err := s.store.putLayer(ctx, d, raw, until); err != nil {
 			return s.sqlFault("storing a layer", err)
 		}
 	}

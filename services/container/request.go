@@ -10,14 +10,6 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Limits of contract/container-service.md §2, in characters as sent.
-const (
-	maxContainerFile = 10_000
-	maxEnvironment   = 50_000
-	maxLocation      = 14_000_000
-	maxLayers        = 100
-)
-
 // checked is a request that keeps every rule which needs nobody else to answer.
 type checked struct {
 	raw      *containerv1.ContainerRequest

@@ -11,6 +11,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -95,8 +96,8 @@ func checkConfig(r *containerv1.ContainerRequest) error {
 		}
 	}
 	layers := r.GetContainerConfig().GetLayers()
-	if len(layers) > maxLayers {
-		return fault.Invalid.Newf("containerConfig.layers has %d layers; %d is the most", len(layers), maxLayers)
+	if len(layers) > limits.Layers {
+		return fault.Invalid.Newf("containerConfig.layers has %d layers; %d is the most", len(layers), limits.Layers)
 	}
 	for i, l := range layers {
 		if err := checkLayer(fmt.Sprintf("containerConfig.layers[%d]", i), l); err != nil {
@@ -153,39 +154,4 @@ func platform(s string) (oci.Platform, error) {
 		return p, named("containerPlatform", err)
 	}
 	return p, nil
-}
-
-// checkSizes is rule 2.
-func checkSizes(r *containerv1.ContainerRequest) error {
-	type sized struct {
-		field, value string
-		most         int
-	}
-	texts := []sized{
-		{"containerFile", r.GetContainerFile(), maxContainerFile},
-		{"condaFile", r.GetCondaFile(), maxEnvironment},
-		{"packages.environment", r.GetPackages().GetEnvironment(), maxEnvironment},
-		{"buildContext.location", r.GetBuildContext().GetLocation(), maxLocation},
-	}
-	for i, l := range r.GetContainerConfig().GetLayers() {
-		texts = append(texts, sized{fmt.Sprintf("containerConfig.layers[%d].location", i), l.GetLocation(), maxLocation})
-	}
-	for _, l := range []struct {
-		field string
-		list  []string
-		most  int
-	}{
-		{"packages.entries", r.GetPackages().GetEntries(), maxEnvironment},
-		{"packages.channels", r.GetPackages().GetChannels(), maxContainerFile},
-		{"packages.condaOpts.commands", r.GetPackages().GetCondaOpts().GetCommands(), maxContainerFile},
-		{"packages.condaOpts.basePackages", []string{r.GetPackages().GetCondaOpts().GetBasePackages()}, maxContainerFile},
-	} {
-		texts = append(texts, sized{l.field, strings.Join(l.list, "\n"), l.most})
-	}
-	for _, t := range texts {
-		if len(t.value) > t.most {
-			return fault.Invalid.Newf("%s is %d characters long; %d is the most", t.field, len(t.value), t.most)
-		}
-	}
-	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"embed"
 	"io/fs"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,6 +23,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/htpasswd"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 )
@@ -47,7 +49,9 @@ type Deps struct {
 	Build    buildv1.BuildServiceClient
 	Upstream *upstream.Client
 	Keychain *caller.Keychain
-	Log      *slog.Logger
+	// Limiter counts requests; nil counts none.
+	Limiter *ratelimit.Limiter
+	Log     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 
@@ -73,6 +77,12 @@ type Settings struct {
 	TokenTTL time.Duration
 	// Retention is how long a request is kept after that; 0 is for ever.
 	Retention time.Duration
+	// RequestsUser and RequestsAnonymous limit what one caller may ask for.
+	RequestsUser, RequestsAnonymous ratelimit.Limit
+	// LayerStore is how many bytes of layers are kept; 0 is no bound.
+	LayerStore int64
+	// TokenMemory is how many bytes of tokens Redis is given; 0 is no bound.
+	TokenMemory int64
 	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
 	OperatorAccounts string
 	// Commit is what the program was built from.
@@ -96,6 +106,9 @@ type Service struct {
 	sources   *sources
 	links     *links
 	operators *htpasswd.Accounts
+	// unpacking are the turns at uncompressing layers.
+	unpacking chan struct{}
+	space     *sqldb.Space
 }
 
 // New makes the service. The tables must be there.
@@ -107,10 +120,12 @@ func New(d Deps) (*Service, error) {
 	return &Service{
 		deps:      d,
 		store:     store{d.DB},
-		tokens:    tokenCache{d.Redis, d.Log},
+		tokens:    tokenCache{d.Redis, d.Log, newTokenBound(d.TokenMemory)},
 		sources:   newSources(d),
 		links:     newLinks(d.Upstream),
 		operators: ops,
+		unpacking: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		space:     sqldb.NewSpace(d.DB, "container_layers", d.LayerStore),
 	}, nil
 }
 

@@ -75,13 +75,15 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 	}
 	var who *platformv1.Identity
 	c, err := rules{deprecated: deprecated, owns: s.deps.owns, identify: func(claim caller.Claim) (err error) {
-		who, err = s.gate().Identify(ctx, claim)
-		return err
+		if who, err = s.gate().Identify(ctx, claim); err != nil {
+			return err
+		}
+		return s.charge(ctx, who, 1)
 	}}.check(r)
 	if err != nil {
 		return answer{}, err
 	}
-	data, err := s.checkLayers(ctx, c)
+	data, err := s.checkLayers(ctx, c, who)
 	if err != nil {
 		return answer{}, err
 	}
@@ -101,7 +103,7 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.keepLayers(ctx, data.layers, plan.GetExpiration().AsTime()); err != nil {
+	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
 		return answer{}, err
 	}
 	return answer{plan: plan, request: r}, s.keep(ctx, r, plan)
@@ -174,6 +176,9 @@ func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, pla
 	}
 	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
 		rec.clientIP = ip.String()
+	}
+	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.plan)+proto.Size(rec.request))); err != nil {
+		return err
 	}
 	if err := s.store.insert(ctx, rec); err != nil {
 		return s.sqlFault("writing a request", err)

@@ -57,6 +57,7 @@ func bareOf(plan *containerv1.Plan) *containerv1.Plan {
 type tokenCache struct {
 	redis redis.UniversalClient
 	log   *slog.Logger
+	bound *tokenBound
 }
 
 const (
@@ -72,6 +73,7 @@ func tokenKey(token string) string { return "container:token:" + keyOf(token) }
 // get reads a token: nil when it is not there or Redis does not answer;
 // errRevoked when it is revoked.
 func (c tokenCache) get(ctx context.Context, token string) (*containerv1.Plan, error) {
+	c.bound.use(tokenKey(token))
 	fields, err := c.redis.HGetAll(ctx, tokenKey(token)).Result()
 	if err != nil {
 		c.log.DebugContext(ctx, "Redis does not answer; reading SQL", "err", err)
@@ -120,7 +122,7 @@ func (c tokenCache) put(ctx context.Context, token string, plan *containerv1.Pla
 	if err != nil {
 		return err
 	}
-	return c.write(ctx, token, plan.GetExpiration().AsTime(), fieldPlan, raw)
+	return c.write(ctx, token, plan.GetExpiration().AsTime(), fieldPlan, string(raw))
 }
 
 // putDigest writes what a token's reference resolved to.
@@ -133,8 +135,12 @@ func (c tokenCache) putRevoked(ctx context.Context, token string, expires time.T
 	return c.write(ctx, token, expires, fieldRevoked, "1")
 }
 
-func (c tokenCache) write(ctx context.Context, token string, expires time.Time, field string, value any) error {
+func (c tokenCache) write(ctx context.Context, token string, expires time.Time, field, value string) error {
+	gone := c.bound.add(tokenKey(token), len(field)+len(value))
 	_, err := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, t := range gone {
+			p.Del(ctx, t)
+		}
 		p.HSet(ctx, tokenKey(token), field, value)
 		p.PExpireAt(ctx, tokenKey(token), expires)
 		return nil

@@ -12,6 +12,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -70,6 +71,12 @@ func ReadClaim(f Fields) (Claim, error) {
 		if err != nil {
 			return Claim{}, err
 		}
+	}
+	if len(token) > limits.Secret || len(refresh) > limits.Secret {
+		return Claim{}, fault.Invalid.Newf("platformAccessToken and platformRefreshToken are at most %d characters long", limits.Secret)
+	}
+	if len(endpoint) > limits.URL {
+		return Claim{}, fault.Invalid.Newf("platformEndpoint is at most %d characters long", limits.URL)
 	}
 	if workspace < 0 {
 		return Claim{}, fault.Invalid.Newf("platformWorkspaceId must not be negative")

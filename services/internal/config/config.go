@@ -64,6 +64,9 @@ type Config struct {
 	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
 	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`
 
+	LimitRequestsUser      ratelimit.Limit `key:"limit_requests_user" default:"2000/1m" help:"Container requests of one user; one that stores new layers counts once more for each 256 KiB of them. 0: no limit."`
+	LimitRequestsAnonymous ratelimit.Limit `key:"limit_requests_anonymous" default:"500/1h" help:"Container requests of one address without a user, likewise. 0: no limit."`
+
 	LimitPlatform ratelimit.Limit `key:"limit_platform" default:"20/1s,72000/1h" help:"Calls of the platform's REST API with one access token. 0: no limit."`
 
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
@@ -95,6 +98,10 @@ type Config struct {
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`
 	LayerCache       Bytes         `key:"layer_cache" default:"1GiB" help:"Disk space in data_dir for added layers that this process serves."`
 	ImageCache       Bytes         `key:"image_cache" default:"32MiB" help:"Memory for manifests and image configs that this process serves."`
+	LayerStore       Bytes         `key:"layer_store" default:"10GiB" help:"Space in the database for layers that came with requests, and as much again for build contexts. 0: no limit."`
+	TokenMemory      Bytes         `key:"token_memory" default:"128MiB" help:"Memory for names that can be pulled, in the Redis inside this process; what does not fit is read from the database. 0: no limit."`
+	MemoryLimit      Bytes         `key:"memory_limit" default:"0" help:"Memory that this process may take, without builds: near it large requests are answered 503. 0: what GOMEMLIMIT says, else the control group."`
+	BodyMemory       Bytes         `key:"body_memory" default:"0" help:"Request bodies that are being answered, in bytes; more are answered 503, small ones last. 0: a sixteenth of memory_limit, from 32 MB to 256 MiB."`
 	DrainDelay       time.Duration `key:"drain_delay" default:"0s" help:"After SIGTERM: how long to go on accepting while load balancers notice. Several pods: 5s."`
 	DrainTimeout     time.Duration `key:"drain_timeout" default:"5m" help:"After SIGTERM: how long running pulls may take to finish."`
 	LogLevel         string        `key:"log_level" default:"info" help:"debug, info, warn or error."`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +96,7 @@ func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, 
 	}
 	if !allowed {
 		l.refused.WithLabelValues(name).Inc()
-		return q, exhausted(name, q)
+		return q, exhausted(name, caller, q, windowOf(limit, q))
 	}
 	return q, nil
 }
@@ -133,9 +134,28 @@ func (l *Limiter) letThrough(ctx context.Context, err error) (Quota, error) {
 	return Quota{}, nil
 }
 
-func exhausted(name string, q Quota) error {
-	wait := max(q.Reset.Round(time.Second), time.Second)
-	e := fault.Exhausted.Newf("Too many %s: the limit is %d; try again in %s", name, q.Limit, shortDuration(wait)).After(wait)
+// windowOf is the window of the rule that was broken: the longest, where several allow
+// as many.
+func windowOf(limit Limit, q Quota) time.Duration {
+	var window time.Duration
+	for _, r := range limit {
+		if r.Count == q.Limit {
+			window = max(window, r.Window)
+		}
+	}
+	return window
+}
+
+// exhausted names the limit, when to come back, and what raises it. Nobody waits longer
+// than the window.
+func exhausted(name, caller string, q Quota, window time.Duration) error {
+	wait := max(min(q.Reset.Round(time.Second), window), time.Second)
+	remedy := ""
+	if strings.HasPrefix(caller, "ip:") {
+		remedy = "; with an access token the limit is higher"
+	}
+	e := fault.Exhausted.Newf("Too many %s: the limit is %d in %s; try again in %s%s",
+		name, q.Limit, shortDuration(window), shortDuration(wait), remedy).After(wait)
 	e.Meta = q.Meta()
 	return e
 }

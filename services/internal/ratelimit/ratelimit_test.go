@@ -130,7 +130,7 @@ func TestRefusal(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	want := &fault.Error{
-		Kind: fault.Exhausted, Public: "Too many pulls: the limit is 3; try again in 1h1m", RetryAfter: 61 * time.Minute,
+		Kind: fault.Exhausted, Public: "Too many pulls: the limit is 3 in 1h; try again in 1h", RetryAfter: time.Hour,
 		Meta: map[string]string{ratelimit.MetaLimit: "3", ratelimit.MetaRemaining: "0", ratelimit.MetaReset: "3660"},
 	}
 	if e.Kind != want.Kind || e.Public != want.Public || e.RetryAfter != want.RetryAfter {

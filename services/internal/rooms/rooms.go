@@ -55,7 +55,7 @@ func Rules() []Rule {
 		}},
 		{Package: "services/internal/addition", May: []string{"proto/gen/...", "services/internal/oci"}},
 		{Package: "services/internal/caller", May: []string{
-			"proto/gen/...", "services/internal/fault", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
+			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
 		}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},

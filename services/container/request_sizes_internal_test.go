@@ -1,0 +1,105 @@
+package container
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+)
+
+// TestEveryFieldHasASize fills each text and each list of a request, wherever it stands,
+// with more than anybody needs: all are refused before anything is kept or asked.
+func TestEveryFieldHasASize(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 15_000_000)
+	fields := 0
+	each((&containerv1.ContainerRequest{}).ProtoReflect().Descriptor(), nil, func(path []protoreflect.FieldDescriptor) {
+		last := path[len(path)-1]
+		if last.Kind() != protoreflect.StringKind {
+			return
+		}
+		fields++
+		for _, text := range []string{long, "a"} {
+			if text == "a" && !last.IsList() {
+				continue
+			}
+			r := &containerv1.ContainerRequest{ContainerImage: "alpine"}
+			m := r.ProtoReflect()
+			for _, fd := range path[:len(path)-1] {
+				if fd.IsList() {
+					m = m.Mutable(fd).List().AppendMutable().Message()
+					continue
+				}
+				m = m.Mutable(fd).Message()
+			}
+			if last.IsList() {
+				for range 1 + 20_000*boolInt(text == "a") {
+					m.Mutable(last).List().Append(protoreflect.ValueOfString(text))
+				}
+			} else {
+				m.Set(last, protoreflect.ValueOfString(text))
+			}
+			_, err := (rules{
+				identify: func(caller.Claim) error {
+					t.Errorf("%s is not refused before the caller is asked for", last.FullName())
+					return nil
+				},
+				owns: func(string, string) bool { return false },
+			}).check(r)
+			if !errors.Is(err, fault.Invalid) {
+				t.Errorf("%s: got %v", last.FullName(), err)
+			}
+			if err != nil && len(err.Error()) > 1000 {
+				t.Errorf("%s: the refusal is %d bytes long", last.FullName(), len(err.Error()))
+			}
+		}
+	})
+	if fields < 25 {
+		t.Errorf("only %d fields were found", fields)
+	}
+}
+
+func boolInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// each visits every field of ours in a message and those below.
+func each(d protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func([]protoreflect.FieldDescriptor)) {
+	for i := range d.Fields().Len() {
+		fd := d.Fields().Get(i)
+		at := append(append([]protoreflect.FieldDescriptor{}, path...), fd)
+		visit(at)
+		if m := fd.Message(); m != nil && strings.HasPrefix(string(m.FullName()), "slipway.") {
+			each(m, at, visit)
+		}
+	}
+}
+
+// TestTokenBound evicts what was used longest ago.
+func TestTokenBound(t *testing.T) {
+	t.Parallel()
+	b := newTokenBound(3 * (tokenOverhead + 100))
+	for _, token := range []string{"a", "b", "c"} {
+		if gone := b.add(token, 100); gone != nil {
+			t.Errorf("%s made %v go", token, gone)
+		}
+	}
+	b.use("a")
+	if gone := b.add("d", 100); !reflect.DeepEqual(gone, []string{"b"}) {
+		t.Errorf("%v went, want b", gone)
+	}
+	if gone := b.add("a", 10_000); !reflect.DeepEqual(gone, []string{"c", "d"}) {
+		t.Errorf("%v went, want all others", gone)
+	}
+	(*tokenBound)(nil).use("x")
+}

@@ -1,0 +1,91 @@
+// Package memory knows how much memory this process may take, and whether it is about
+// to take more. The kernel ends a process that does, in the middle of everybody's
+// requests: whoever asks first can refuse some of them instead.
+package memory
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+)
+
+// collectAt is the share of the limit at which the garbage collector works harder; the
+// rest is for what it does not see.
+const collectAt = 0.9
+
+// Apply finds the limit of this process in bytes and tells the garbage collector: what
+// is set, else GOMEMLIMIT, else what the control group allows. 0 is no limit. root is
+// the root of the file system.
+func Apply(set int64, root fs.FS) int64 {
+	if set > 0 {
+		debug.SetMemoryLimit(int64(float64(set) * collectAt))
+		return set
+	}
+	if env := debug.SetMemoryLimit(-1); env != math.MaxInt64 {
+		return env
+	}
+	limit := ControlGroup(root)
+	if limit > 0 {
+		debug.SetMemoryLimit(int64(float64(limit) * collectAt))
+	}
+	return limit
+}
+
+// ControlGroup is the tightest memory limit of this process's control group and those
+// above it, of either version, in bytes; 0 where there is none.
+func ControlGroup(root fs.FS) int64 {
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0
+	}
+	limit := int64(0)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(fields) != 3 {
+			continue
+		}
+		switch {
+		case fields[0] == "0":
+			limit = tighter(limit, climb(root, "sys/fs/cgroup", fields[2], "memory.max"))
+		case strings.Contains(","+fields[1]+",", ",memory,"):
+			limit = tighter(limit, climb(root, "sys/fs/cgroup/memory", fields[2], "memory.limit_in_bytes"))
+		}
+	}
+	return limit
+}
+
+// climb looks at a group and all above it. In a container the path may be one of the
+// host's, of which nothing but the top can be seen.
+func climb(root fs.FS, mount, group, file string) int64 {
+	limit := int64(0)
+	for group = path.Clean("/" + group); ; group = path.Dir(group) {
+		if text, err := fs.ReadFile(root, path.Join(mount, group, file)); err == nil {
+			limit = tighter(limit, parse(string(text)))
+		}
+		if group == "/" {
+			return limit
+		}
+	}
+}
+
+// parse reads a limit; version 1 writes a number near the largest for none.
+func parse(s string) int64 {
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	if err != nil || n <= 0 || n >= math.MaxInt64>>8 {
+		return 0
+	}
+	return n
+}
+
+func tighter(a, b int64) int64 {
+	switch {
+	case a == 0:
+		return b
+	case b == 0:
+		return a
+	}
+	return min(a, b)
+}
