@@ -54,7 +54,12 @@ func (b *builds) remove(token string) {
 // of answers the build of a token; nil where there is none. BuildKit makes a step
 // that several builds of a scope have in common once, with the token of the first:
 // when that has ended before its step began, another build of the scope stands in.
+// A step without a token is of a build that came to the daemon by another way, as
+// only its operator's can: it has bounds of its own, and the daemon's group.
 func (b *builds) of(token string) *build {
+	if token == "" {
+		return newBuild("")
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if one := b.all[token]; one != nil {
