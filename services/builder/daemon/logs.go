@@ -50,6 +50,7 @@ type output struct {
 	budget *logBudget
 	end    *ring // nil until the budget is used up
 	left   int64 // bytes that are left out, but for the ring's
+	within bool  // what has passed ends within a line
 }
 
 // pump copies until the step has closed its end, and then closes both.
@@ -70,8 +71,11 @@ func (o *output) pump() {
 func (o *output) write(b []byte) bool {
 	if o.end == nil {
 		n := o.budget.pass(len(b))
-		if i := bytes.LastIndexByte(b[:n], '\n'); n < len(b) && i >= 0 {
-			n = i + 1 // whole lines
+		if n < len(b) {
+			n = o.whole(b, n)
+		}
+		if n > 0 {
+			o.within = b[n-1] != '\n'
 		}
 		if _, err := o.to.Write(b[:n]); err != nil {
 			return false
@@ -83,6 +87,15 @@ func (o *output) write(b []byte) bool {
 	}
 	o.left += int64(o.end.write(b))
 	return true
+}
+
+// whole answers how much of b to pass, about n bytes, so that a line which has
+// begun to pass does so to its end.
+func (o *output) whole(b []byte, n int) int {
+	if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 || !o.within {
+		return i + 1
+	}
+	return bytes.IndexByte(b, '\n') + 1
 }
 
 // finish writes the end of a long output, and says what is missing before it.
