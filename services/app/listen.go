@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -67,6 +70,11 @@ func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.H
 		return err
 	}
 	l.name = name
+	proxies, err := config.ParseNetworks(a.cfg.TrustedProxies)
+	if err != nil {
+		return err
+	}
+	l.on = door{l.on, &ratelimit.AtOnce{What: "connections", Each: a.cfg.ConnectionsClient}, proxies}
 	if a.cfg.TLSCertFile != "" {
 		cert, err := rpc.LoadCertificate(a.cfg.TLSCertFile, a.cfg.TLSKeyFile)
 		if err != nil {
@@ -95,6 +103,7 @@ func (a *App) publicHandler() http.Handler {
 	if api == nil {
 		api = nothing
 	}
+	api = a.withStreams(api)
 	if pulls == nil {
 		pulls = nothing
 	}
@@ -115,7 +124,8 @@ func (a *App) httpServer(h http.Handler) *http.Server {
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       2 * time.Minute,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
+		MaxHeaderBytes:    limits.Headers,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: limits.RequestsOfConnection},
 		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // await waits for the build that makes a grant's image. All pulls of one image in
@@ -25,6 +26,11 @@ func (s *Registry) await(ctx context.Context, g *grant) error {
 	if s.deps.Builds == nil {
 		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", g.name)
 	}
+	leave, err := s.waiting.Enter(rpc.CallFrom(ctx).Client())
+	if err != nil {
+		return err
+	}
+	defer leave()
 	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", g.build)))
 	defer span.End()
 	s.metrics.waiting.Add(1)

@@ -25,6 +25,7 @@ import (
 	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
@@ -77,6 +78,7 @@ type Registry struct {
 	layers  *layerCache
 	streams *streams
 	builds  upstream.Flight[string, *buildv1.AwaitBuildResponse]
+	waiting ratelimit.AtOnce // pulls that wait for builds
 	metrics *metrics
 	counter *counter
 	tracer  trace.Tracer
@@ -98,6 +100,7 @@ func New(d Deps) (*Registry, error) {
 	}
 	r := &Registry{
 		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
+		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
 		tracer: otel.Tracer("slipway.dev/registry"),
 	}
 	r.metrics = newMetrics(d.Metrics, r)

@@ -72,6 +72,10 @@ type Config struct {
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
 	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit."`
 
+	StreamsClient     int `key:"streams_client" default:"100" help:"Logs, event streams and downloads of Singularity images that one address may have open at a time (one IPv6 /64). 0: no limit."`
+	StreamsTotal      int `key:"streams_total" default:"4000" help:"Likewise of all clients of one process. 0: no limit."`
+	ConnectionsClient int `key:"connections_client" default:"2000" help:"Connections that one address (one IPv6 /64) may have open at a time; trusted_proxies may have any number. 0: no limit."`
+
 	BuildRunningUser      int `key:"build_running_user" default:"0" help:"Builds of each kind that one user may have running at a time; further ones wait. 0: no limit but everybody's turn."`
 	BuildRunningAnonymous int `key:"build_running_anonymous" default:"2" help:"Likewise of one address without a user, which never has all slots where there are several. 0: all but one."`
 

@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 		LayerStore:             10 << 30, TokenMemory: 128 << 20,
 		LimitBuildsUser:       ratelimit.Limit{{Count: 100, Window: time.Hour}},
 		LimitBuildsAnonymous:  ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},
-		BuildRunningAnonymous: 2,
+		BuildRunningAnonymous: 2, StreamsClient: 100, StreamsTotal: 4000, ConnectionsClient: 2000,
 		BuildTimeoutUser:      25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
 		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,

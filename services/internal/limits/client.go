@@ -4,9 +4,29 @@ package limits
 // all who follow it in one process.
 const LogTail = 4 << 20
 
+// Headers is how large the headers of a request may be, in bytes.
+const Headers = 64 << 10
+
+// RequestsOfConnection is how many requests an HTTP/2 connection may have open.
+const RequestsOfConnection = 128
+
+// WaitingPulls is how many pulls of one client may wait for builds, and
+// AllWaitingPulls of all clients of a process.
+const (
+	WaitingPulls    = 1000
+	AllWaitingPulls = 10_000
+)
+
 // clientRows bound what one client may ask for at a time, or hold open.
 func clientRows() []Row {
 	return []Row{
+		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
+		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before anybody looks at them"},
+		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not stand for any number of requests"},
+		{What: "logs, event streams and downloads that one address has open", Key: "streams_client", Why: "they stay open for hours, at up to 32 KiB each"},
+		{What: "logs, event streams and downloads that a process has open", Key: "streams_total", Why: "the same, from many addresses"},
+		{What: "pulls of one client that wait for builds", Bound: "1000", Why: "each holds a connection for up to pull_wait; the nodes of a cluster share an address"},
+		{What: "pulls that wait for builds in a process", Bound: "10000", Why: "the same, from many clients"},
 		{What: "log that is followed, kept in memory for all its followers in a process", Bound: size(LogTail), Why: "a reader who is further behind reads from the bus again"},
 	}
 }
