@@ -42,6 +42,8 @@ func (a *App) adminHandler() http.Handler {
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(a.reg, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /images", onThisMachine(a.listImages))
+	mux.HandleFunc("POST /images/prune", onThisMachine(a.pruneImages))
 	mux.HandleFunc("GET /debug/pprof/", onThisMachine(pprof.Index))
 	mux.HandleFunc("GET /debug/pprof/profile", onThisMachine(pprof.Profile))
 	mux.HandleFunc("GET /debug/pprof/symbol", onThisMachine(pprof.Symbol))

@@ -30,6 +30,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry"
 )
 
 // App is a process that plays roles. Make it with New, then Run it.
@@ -52,6 +53,7 @@ type App struct {
 	shedder *shedder
 	// storeLogin opens the embedded image store; zero where there is none.
 	storeLogin upstream.Login
+	images     *registry.Store
 
 	// What the roles offer.
 	services []func(*rpc.Server)

@@ -82,6 +82,8 @@ func (a *App) openStore(ctx context.Context) error {
 	}
 	s := registry.NewStore(a.cfg.DataDir, a.storeLogin)
 	a.onClose(s.Close)
+	a.images = s
+	a.background = append(a.background, a.collectImages)
 	server := a.httpServer(s)
 	a.onClose(server.Close)
 	a.background = append(a.background, func(ctx context.Context) error {

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -9,6 +10,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
 )
 
 // renewEvery is how often names are looked through that live as long as a run:
@@ -62,7 +65,27 @@ func (s *Service) renewOne(ctx context.Context, rec record, live map[string]bool
 			return err
 		}
 	}
+	if err := s.use(ctx, rec); err != nil {
+		return err
+	}
 	return s.prolong(ctx, rec, until)
+}
+
+// use looks at an image that was built here: the image store keeps what was used
+// within the life of a name.
+func (s *Service) use(ctx context.Context, rec record) error {
+	src := rec.plan.GetSource()
+	if rec.plan.GetBuildId() == "" || !s.deps.owns(src.GetRegistry(), src.GetRepository()) {
+		return nil
+	}
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
+	if err == nil {
+		_, err = s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
+	}
+	if errors.Is(err, fault.NotFound) {
+		return nil // its build goes on, or has failed
+	}
+	return err
 }
 
 // prolong moves the end of a name, in SQL and then in Redis.

@@ -101,7 +101,7 @@ func New(d Deps) (*Registry, error) {
 	r := &Registry{
 		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
 		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
-		tracer: otel.Tracer("slipway.dev/registry"),
+		tracer:  otel.Tracer("slipway.dev/registry"),
 	}
 	r.metrics = newMetrics(d.Metrics, r)
 	return r, nil

@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
+	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/upstream"
 )
@@ -23,19 +25,29 @@ type Store struct {
 	login    upstream.Login
 	dir      string
 	// doors are by repository: the first upload goes in alone, since the library
-	// makes the repository then, while others look whether it is there.
+	// makes the repository then, while others look whether it is there; and so does
+	// what removes blobs (see Collect).
 	doors sync.Map // of *sync.RWMutex
+	// collecting is held by whoever removes what is not needed.
+	collecting sync.Mutex
 }
 
 // NewStore opens the store below dir, in its folder `images`. The caller closes
 // it.
 func NewStore(dir string, login upstream.Login) *Store {
 	dir = filepath.Join(dir, "images")
+	yes := true
 	return &Store{
 		dir: dir,
-		registry: olareg.New(config.Config{Storage: config.ConfigStorage{
-			StoreType: config.StoreDir, RootDir: dir,
-		}}),
+		registry: olareg.New(config.Config{
+			API: config.ConfigAPI{DeleteEnabled: &yes},
+			Storage: config.ConfigStorage{
+				StoreType: config.StoreDir, RootDir: dir,
+				// It knows nothing of names, and waits for pushes while all else waits for
+				// it: Collect does it.
+				GC: config.ConfigGC{Frequency: -1},
+			},
+		}),
 		login: login,
 	}
 }
@@ -54,18 +66,60 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			[]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"The image store is the service's own; pull the name that a container request answers"}]}`))
 		return
 	}
+	if r.Method == http.MethodDelete && !isUpload(r.URL.Path) {
+		w.Header().Set("Allow", "GET, HEAD, PUT")
+		writeJSON(w, http.StatusMethodNotAllowed, "application/json",
+			[]byte(`{"errors":[{"code":"UNSUPPORTED","message":"The image store removes images itself, when no name needs them"}]}`))
+		return
+	}
 	defer s.enter(r)()
+	s.touch(r.URL.Path, digestOf(r.URL.Path))
 	s.registry.ServeHTTP(w, r)
+	if d := digest.Digest(w.Header().Get("Docker-Content-Digest")); d.Validate() == nil {
+		s.touch(r.URL.Path, d)
+	}
 }
 
-// enter answers how to leave again.
-func (s *Store) enter(r *http.Request) (leave func()) {
-	repository, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), "/blobs/")
-	repository, _, _ = strings.Cut(repository, "/manifests/")
+// touch notes the use of a manifest or a blob: the time of its file is when it was
+// last asked for. So whoever was told that a blob is there can push an image of it.
+func (s *Store) touch(path string, d digest.Digest) {
+	if d != "" {
+		now := time.Now()
+		_ = os.Chtimes(layout(filepath.Join(s.dir, filepath.FromSlash(repositoryOf(path)))).path(d), now, now) // it may not be there
+	}
+}
+
+func repositoryOf(path string) string {
+	name := strings.TrimPrefix(path, "/v2/")
+	for _, kind := range []string{"/blobs/", "/manifests/", "/referrers/", "/tags/"} {
+		name, _, _ = strings.Cut(name, kind)
+	}
+	if !filepath.IsLocal(name) {
+		return ""
+	}
+	return name
+}
+
+// isUpload says whether a path is one of an upload under way.
+func isUpload(path string) bool { return strings.Contains(path, "/blobs/uploads/") }
+
+func (s *Store) door(repository string) *sync.RWMutex {
 	made, _ := s.doors.LoadOrStore(repository, &sync.RWMutex{})
-	door := made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
+	return made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
+}
+
+// enter answers how to leave again. What takes as long as its body stays outside:
+// parts of an upload are nobody's yet, and a blob that is open can be read to its end
+// though it is removed.
+func (s *Store) enter(r *http.Request) (leave func()) {
+	repository := repositoryOf(r.URL.Path)
+	begins := r.Method == http.MethodPost
+	if !begins && (isUpload(r.URL.Path) || r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")) {
+		return func() {}
+	}
+	door := s.door(repository)
 	_, err := os.Stat(filepath.Join(s.dir, filepath.FromSlash(repository), "index.json"))
-	if r.Method == http.MethodPost && err != nil {
+	if begins && err != nil {
 		door.Lock()
 		return door.Unlock
 	}

@@ -22,6 +22,9 @@ type Config struct {
 
 	StoreAddr string `key:"store_addr" default:"127.0.0.1:9092" help:"Where the embedded image store listens for the process's own use; its images are pulled through http_addr. Its address goes into stored names, so keep it."`
 
+	StoreKeep time.Duration `key:"store_keep" default:"720h" help:"How long the embedded image store keeps an image that nobody uses: asks for, or pulls. What a name that works may need stays in any case. 0: for ever."`
+	StoreSize Bytes         `key:"store_size" default:"0" help:"Disk space for the images of the embedded store; beyond it those go that were used longest ago and that no name needs. 0: no limit."`
+
 	DatabaseURL string `key:"database_url" secret:"true" help:"sqlite:PATH or postgres://… Empty: SQLite in data_dir."`
 	NATSURL     string `key:"nats_url" secret:"true" help:"nats://… Empty: NATS inside this process."`
 	RedisURL    string `key:"redis_url" secret:"true" help:"redis://…, redis+sentinel://…/MASTER or redis+cluster://… Empty: Redis inside this process, in memory only."`

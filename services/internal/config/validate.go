@@ -33,6 +33,7 @@ func (c *Config) Validate() error {
 			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
 		}),
 		networks("trusted_proxies", c.TrustedProxies),
+		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),

@@ -1,8 +1,15 @@
 package limits
 
+// StoredManifest is how large a manifest or index in the embedded store is at most,
+// in bytes.
+const StoredManifest = 8 << 20
+
 // buildRows bound what a build and its steps may use.
 func buildRows() []Row {
 	return append([]Row{
+		{What: "images that nobody uses, in the embedded store", Key: "store_keep", Why: "every build leaves one, and the disk is finite"},
+		{What: "the embedded image store", Key: "store_size", Why: "many builds within store_keep"},
+		{What: "manifest in the embedded store", Bound: size(StoredManifest), Why: "what is larger is a layer, and is not read to see what it needs"},
 		{What: "running builds of one user", Key: "build_running_user", Why: "whoever has fewest running goes next; a limit keeps slots free for who comes later"},
 		{What: "running builds of one address without a user", Key: "build_running_anonymous", Why: "a build that sleeps holds its slot for its whole time: one slot stays for others where there are several"},
 	}, stepRows()...)

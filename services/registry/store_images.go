@@ -1,0 +1,180 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// StoredImage is a name in the image store.
+type StoredImage struct {
+	Repository string    `json:"repository"`
+	Tag        string    `json:"tag"`
+	Digest     string    `json:"digest"`
+	Size       int64     `json:"size"` // bytes, with what it shares with others
+	Used       time.Time `json:"used"` // when it was last pushed, asked for or pulled
+}
+
+// Images lists what the store holds, by name.
+func (s *Store) Images() ([]StoredImage, error) {
+	var out []StoredImage
+	names, err := s.repositories()
+	for _, name := range names {
+		l := layout(filepath.Join(s.dir, filepath.FromSlash(name)))
+		entries, err := l.entries()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.tag() != "" {
+				out = append(out, StoredImage{name, e.tag(), e.Digest.String(), l.size(e.Digest), l.used(e.Digest)})
+			}
+		}
+	}
+	return out, err
+}
+
+// repositories are the folders below the store's that hold an OCI layout.
+func (s *Store) repositories() (names []string, err error) {
+	err = filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case e.IsDir() && (e.Name() == "blobs" || e.Name() == uploads):
+			return fs.SkipDir
+		case e.Name() == "index.json":
+			name, err := filepath.Rel(s.dir, filepath.Dir(path))
+			names = append(names, filepath.ToSlash(name))
+			return err
+		}
+		return nil
+	})
+	return names, err
+}
+
+// uploads is the library's folder for what is being pushed.
+const uploads = "_uploads"
+
+// layout is the folder of one repository. Truth: the OCI image layout
+// specification. The time of a file is when it was last used (see Store.touch).
+type layout string
+
+// entry is a descriptor of index.json, or of an index in it.
+type entry struct {
+	Digest      digest.Digest     `json:"digest"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+func (e entry) tag() string { return e.Annotations["org.opencontainers.image.ref.name"] }
+
+// subject is what a list of referrers is about; "" for all else.
+func (e entry) subject() digest.Digest {
+	return digest.Digest(e.Annotations["org.olareg.referrer.subject"])
+}
+
+func (l layout) entries() ([]entry, error) {
+	raw, err := os.ReadFile(filepath.Join(string(l), "index.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var index struct {
+		Manifests []entry `json:"manifests"`
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &index)
+	}
+	return slices.DeleteFunc(index.Manifests, func(e entry) bool { return e.Digest.Validate() != nil }), err
+}
+
+func (l layout) path(d digest.Digest) string {
+	return filepath.Join(string(l), "blobs", d.Algorithm().String(), d.Encoded())
+}
+
+// used is when a blob was last used; zero when it is not there.
+func (l layout) used(d digest.Digest) time.Time {
+	info, err := os.Stat(l.path(d))
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// behind are the digests that a manifest or an index names itself.
+func (l layout) behind(d digest.Digest) []digest.Digest {
+	info, err := os.Stat(l.path(d))
+	if err != nil || info.Size() > limits.StoredManifest {
+		return nil // a layer, or gone
+	}
+	raw, err := os.ReadFile(l.path(d))
+	var doc struct {
+		Config    entry   `json:"config"`
+		Layers    []entry `json:"layers"`
+		Manifests []entry `json:"manifests"`
+	}
+	if err != nil || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &doc) != nil {
+		return nil
+	}
+	var out []digest.Digest
+	for _, e := range append(append(doc.Layers, doc.Manifests...), doc.Config) {
+		if e.Digest.Validate() == nil {
+			out = append(out, e.Digest)
+		}
+	}
+	return out
+}
+
+// mark adds a manifest and everything behind it.
+func (l layout) mark(marked map[digest.Digest]bool, d digest.Digest) {
+	if marked[d] {
+		return
+	}
+	marked[d] = true
+	for _, next := range l.behind(d) {
+		l.mark(marked, next)
+	}
+}
+
+// size is what an image takes up.
+func (l layout) size(d digest.Digest) (sum int64) {
+	all := map[digest.Digest]bool{}
+	l.mark(all, d)
+	for one := range all {
+		if info, err := os.Stat(l.path(one)); err == nil {
+			sum += info.Size()
+		}
+	}
+	return sum
+}
+
+// blobs calls each for every blob.
+func (l layout) blobs(each func(d digest.Digest, info fs.FileInfo)) error {
+	files, err := filepath.Glob(filepath.Join(string(l), "blobs", "*", "*"))
+	for _, f := range files {
+		d := digest.NewDigestFromEncoded(digest.Algorithm(filepath.Base(filepath.Dir(f))), filepath.Base(f))
+		info, err := os.Stat(f)
+		if err == nil && !info.IsDir() && d.Validate() == nil {
+			each(d, info)
+		}
+	}
+	return err
+}
+
+// digestOf is what a path of the distribution API names by digest; "" for a tag.
+func digestOf(path string) digest.Digest {
+	d := digest.Digest(path[strings.LastIndexByte(path, '/')+1:])
+	if d.Validate() != nil {
+		return ""
+	}
+	return d
+}
