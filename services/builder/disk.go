@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/moby/buildkit/client"
 )
 
 // errDisk ends a build that fills the disk: a cause of its context.
@@ -27,4 +29,28 @@ func (b *BuildKit) watchDisk(ctx context.Context) (context.Context, func()) {
 		}
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// giveBack removes from a daemon's cache what came to it since a time and nobody
+// uses: a build that filled the disk leaves nothing that another would want to find.
+func (b *BuildKit) giveBack(c *client.Client, since time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	// What has others on top of it goes after them.
+	for range 5 {
+		used, err := c.DiskUsage(ctx)
+		left := 0
+		for _, u := range used {
+			if err == nil && u.CreatedAt.After(since) && !u.InUse {
+				left++
+				err = c.Prune(ctx, nil, client.PruneAll, client.WithFilter([]string{"id==" + u.ID}))
+			}
+		}
+		if err != nil {
+			b.o.Log.WarnContext(ctx, "What a build wrote that filled the disk is still there", "err", err)
+		}
+		if err != nil || left == 0 {
+			return
+		}
+	}
 }

@@ -90,6 +90,12 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 		var unwatch func()
 		ctx, unwatch = b.watchDisk(ctx)
 		defer unwatch()
+		began := time.Now()
+		defer func() {
+			if errors.Is(context.Cause(ctx), errDisk) {
+				b.giveBack(c, began)
+			}
+		}()
 	}
 	l := &logins{work: b.o.Work, ticket: job.Ticket}
 	from := newSources(b.o.Registries, l, job)
