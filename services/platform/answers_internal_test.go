@@ -10,7 +10,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/heap"
 )
 
 // answering is a server that answers head, and then one until it is left alone.
@@ -50,7 +50,7 @@ func TestForeignAnswersAreBounded(t *testing.T) {
 		{"of one text", `{"a":"`, `x`},
 	} {
 		s := answering(t, tc.head, tc.one)
-		testkit.Memory(t, 0, 64<<20, nil, func() {
+		heap.Within(t, 0, 64<<20, nil, func() {
 			var answer struct{ Credentials []struct{ A [20]string } }
 			err := f.ask(t.Context(), question{method: http.MethodGet, endpoint: s.URL, path: "/x"}, &answer)
 			if !errors.Is(err, fault.Unavailable) {
@@ -59,7 +59,7 @@ func TestForeignAnswersAreBounded(t *testing.T) {
 		})
 	}
 	raw := []byte(`{"credentials":[` + strings.Repeat(`{},`, limits.PlatformAnswer/3-100) + `{}]}`)
-	testkit.Memory(t, 8, 1<<20, raw, func() {
+	heap.Within(t, 8, 1<<20, raw, func() {
 		var answer struct{ Credentials []struct{ A [20]string } }
 		if answerShape.Decode(raw, &answer) == nil {
 			t.Error("a million credentials of nothing are read")

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/heap"
 )
 
 // long is a name with so many directories on its way as a path can have.
@@ -44,7 +44,7 @@ func TestNamesAreBounded(t *testing.T) {
 			for _, l := range tc.layers {
 				in = append(in, l...)
 			}
-			testkit.Memory(t, 8, 32<<20, in, func() {
+			heap.Within(t, 8, 32<<20, in, func() {
 				_, err := write(t.Context(), io.Discard, layersOf(tc.layers...), few)
 				var r *Refusal
 				if !errors.As(err, &r) || !strings.Contains(r.Why, tc.want) {
@@ -63,7 +63,7 @@ func TestWhiteoutsAreBounded(t *testing.T) {
 		list = append(list, gone(strings.TrimSuffix(long(i), "f")+".wh.f"))
 	}
 	in := archive(t, list...)
-	testkit.Memory(t, 8, 32<<20, in, func() {
+	heap.Within(t, 8, 32<<20, in, func() {
 		var r *Refusal
 		if _, err := Write(t.Context(), io.Discard, layersOf(in), few); !errors.As(err, &r) {
 			t.Errorf("got %v", err)
@@ -99,7 +99,7 @@ func FuzzMemory(f *testing.F) {
 	limits := Limits{Bytes: 1 << 20, Entries: 1000, Names: 2000, NameBytes: 1 << 16}
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
 		for _, write := range []writing{Write, WriteTwice} {
-			testkit.Memory(t, 64, 80<<20, append(lower[:len(lower):len(lower)], upper...), func() {
+			heap.Within(t, 64, 80<<20, append(lower[:len(lower):len(lower)], upper...), func() {
 				_, _ = write(t.Context(), io.Discard, layersOf(lower, upper), limits)
 			})
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"slipway.dev/services/internal/bounded"
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/heap"
 )
 
 func TestCheck(t *testing.T) {
@@ -44,7 +44,7 @@ func TestDecodeIsBounded(t *testing.T) {
 	s := bounded.Shape{Depth: 32, Values: 1 << 15}
 	for _, one := range []string{"{}", "[]", "0", "null", `""`, `{"a":{}}`, `{"z":[]}`} {
 		raw := []byte(`{"list":[` + strings.Repeat(one+",", 4<<20/(len(one)+1)) + one + `]}`)
-		testkit.Memory(t, 4, 64<<10, raw, func() {
+		heap.Within(t, 4, 64<<10, raw, func() {
 			var v struct {
 				List []struct {
 					A *struct{ B [100]string }
@@ -72,7 +72,7 @@ func FuzzShape(f *testing.F) {
 			t.Errorf("%q is %d deep, which was not seen", raw, deepest)
 		}
 		s := bounded.Shape{Depth: 16, Values: 1000}
-		testkit.Memory(t, 64, 256<<10, raw, func() { var v any; _ = s.Decode(raw, &v) })
+		heap.Within(t, 64, 256<<10, raw, func() { var v any; _ = s.Decode(raw, &v) })
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/heap"
 )
 
 // fill is a document of the largest size: head, one as often as it fits, tail.
@@ -49,7 +49,7 @@ func TestHostileDocuments(t *testing.T) {
 		{"a long text", `{"architecture":"` + strings.Repeat("a", limits.Document-20) + `"}`},
 		{"escapes", `{"architecture":"` + strings.Repeat(`\u00e9`, limits.Document/6-10) + `"}`},
 	} {
-		testkit.Memory(t, 16, 4<<20, []byte(tc.in), func() { readAll(t, []byte(tc.in)) })
+		heap.Within(t, 16, 4<<20, []byte(tc.in), func() { readAll(t, []byte(tc.in)) })
 	}
 }
 
@@ -128,6 +128,6 @@ func FuzzHostileDocument(f *testing.F) {
 	f.Add([]byte(`{"config":` + desc + `,"layers":[` + desc + `],"annotations":{"a":""}}`))
 	f.Add([]byte(`{"config":{"Env":["A=","A"],"Entrypoint":["x"]},"rootfs":{"diff_ids":[]},"history":[{}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		testkit.Memory(t, 64, 512<<10, raw, func() { readAll(t, raw) })
+		heap.Within(t, 64, 512<<10, raw, func() { readAll(t, raw) })
 	})
 }

@@ -1,14 +1,16 @@
-package testkit
+// Package heap measures what tests allocate. It stands apart from the test kit, so
+// that fuzz targets which need nothing else are built quickly.
+package heap
 
 import (
 	"runtime"
 	"testing"
 )
 
-// Memory runs f, which reads in, and fails the test when f allocates more than
+// Within runs f, which reads in, and fails the test when f allocates more than
 // factor times the length of in, and the constant. What others allocate meanwhile
 // counts as well, so tests that call it do not run in parallel.
-func Memory(t testing.TB, factor, constant int, in []byte, f func()) {
+func Within(t testing.TB, factor, constant int, in []byte, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
