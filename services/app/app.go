@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/memory"
 	"slipway.dev/services/internal/ratelimit"
@@ -54,6 +55,8 @@ type App struct {
 	// storeLogin opens the embedded image store; zero where there is none.
 	storeLogin upstream.Login
 	images     *registry.Store
+	// storeGrant makes the logins of builds for it; nil where there is none.
+	storeGrant func(caller.Grant) upstream.Login
 
 	// What the roles offer.
 	services []func(*rpc.Server)

@@ -59,7 +59,7 @@ func (a *App) hasStore() bool { return a.isWhole() && a.cfg.BuildRepository == "
 // own is where built images go; nowhere when there is no place.
 func (a *App) own() caller.Own {
 	if a.hasStore() {
-		return caller.Own{Host: a.cfg.StoreAddr, Repository: storeRepository, Login: a.storeLogin}
+		return caller.Own{Host: a.cfg.StoreAddr, Repository: storeRepository, Login: a.storeLogin, Grant: a.storeGrant}
 	}
 	host, repository, _ := strings.Cut(a.cfg.BuildRepository, "/")
 	return caller.Own{Host: host, Repository: repository}
@@ -69,7 +69,7 @@ func (a *App) own() caller.Own {
 const storeRepository = "builds"
 
 // openStore opens the embedded image store at store_addr. Its login lives as long
-// as the process: nobody else has a use for it.
+// as the process: nobody else has a use for it. Builds get logins of their own.
 func (a *App) openStore(ctx context.Context) error {
 	if !a.hasStore() {
 		return nil
@@ -81,6 +81,7 @@ func (a *App) openStore(ctx context.Context) error {
 		return fmt.Errorf("store_addr: %w", err)
 	}
 	s := registry.NewStore(a.cfg.DataDir, a.storeLogin)
+	a.storeGrant = s.Grant
 	a.onClose(s.Close)
 	a.images = s
 	a.background = append(a.background, a.collectImages)

@@ -1,18 +1,24 @@
 package build_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
 )
 
 // foreign is the attacker's own request: for a repository of theirs, where they may
@@ -135,5 +141,114 @@ func TestIDsCannotBeReserved(t *testing.T) {
 		if id != ids[0] || !strings.HasPrefix(id, victim.GetContentId()+"_") {
 			t.Fatalf("builds %v; one was enough", ids)
 		}
+	}
+}
+
+// paths is a platform where every user has a login for quay.test/team, and one for
+// all of hub.test.
+type paths struct {
+	platformv1.PlatformServiceClient
+}
+
+func (paths) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
+	name := req.GetRegistry() + "/"
+	if !strings.HasPrefix(name, "quay.test/team/") && !strings.HasPrefix(name, "hub.test/") {
+		return &platformv1.GetCredentialsResponse{}, nil
+	}
+	return &platformv1.GetCredentialsResponse{Credentials: &platformv1.Credentials{Username: "ada", Password: "secret"}}, nil
+}
+
+// TestLoginsOfABuild asks with a build's ticket for what is its own, and for what is
+// not.
+func TestLoginsOfABuild(t *testing.T) {
+	t.Parallel()
+	const read, push, cache = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE
+	p := newPlace(t, testkit.SQLite(t))
+	p.logins = caller.NewKeychain(map[string]upstream.Login{
+		p.up.Host: {Username: "service", Password: "x"}, "quay.test": {Username: "reader", Password: "x"},
+	}, paths{}).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
+	r := p.replica(t, 100)
+	w := newWorker(t, p.bus, 9)
+	ada := &platformv1.Identity{Endpoint: "e", UserId: 7}
+	for _, tc := range []struct {
+		name    string
+		who     *platformv1.Identity
+		scope   string
+		sources []string
+		cache   string
+		host    string
+		repo    string
+		why     buildv1.LoginPurpose
+		want    string
+	}{
+		{"the push", nil, "", nil, "", p.up.Host, "builds", push, "service"},
+		{"the push, of a user's", ada, "aaaa", nil, "", p.up.Host, "builds/aaaa", push, "service"},
+		{"reading what is beside the push", nil, "", nil, "", p.up.Host, "prod/secret", read, ""},
+		{"pushing beside it", nil, "", nil, "", p.up.Host, "prod/app", push, ""},
+		{"pushing to all", nil, "", nil, "", p.up.Host, "", push, ""},
+		{"pushing above it", ada, "aaaa", nil, "", p.up.Host, "builds", push, ""},
+		{"pushing to another's", ada, "aaaa", nil, "", p.up.Host, "builds/bbbb", push, ""},
+		{"reading what it pushes", nil, "", nil, "", p.up.Host, "builds", read, ""},
+		{"reading ours, which it names", nil, "aaaa", []string{"HOST/builds/bbbb"}, "", p.up.Host, "builds/bbbb", read, ""},
+		{"reading with the login that pushes", nil, "aaaa", []string{"HOST/prod/secret"}, "", p.up.Host, "prod/secret", read, ""},
+		{"caching with it", ada, "aaaa", nil, "HOST/prod/app", p.up.Host, "prod/app", cache, ""},
+		{"caching in ours", ada, "aaaa", nil, "HOST/builds", p.up.Host, "builds", cache, ""},
+		{"a source of a stranger's", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", read, "reader"},
+		{"pushing to it", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", push, ""},
+		{"a cache of a stranger's", nil, "", nil, "quay.test/cache", "quay.test", "cache", cache, ""},
+		{"a source of a user's", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/base", read, "ada"},
+		{"one beside it", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/more", read, ""},
+		{"a source for which there is none", ada, "aaaa", []string{"quay.test/teams"}, "", "quay.test", "teams", read, ""},
+		{"another spelling", ada, "aaaa", []string{"quay.test/team/base"}, "", "QUAY.test", "team/base", read, ""},
+		{"another port", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test:443", "team/base", read, ""},
+		{"a cache of a user's", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", cache, "ada"},
+		{"one beside that", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cached", cache, ""},
+		{"reading the cache", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", read, ""},
+		{"nothing", nil, "", nil, "", p.up.Host, "builds", buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED, ""},
+	} {
+		req := p.request(tc.name, tc.scope, tc.who)
+		req.Target.CacheRepository = strings.ReplaceAll(tc.cache, "HOST", p.up.Host)
+		for _, s := range tc.sources {
+			req.Repositories = append(req.Repositories, strings.ReplaceAll(s, "HOST", p.up.Host))
+		}
+		r.submit(t, req)
+		j := w.take(t, r, 1)
+		got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
+			Ticket: j.job.GetTicket(), Registry: tc.host, Repository: tc.repo, Purpose: tc.why,
+		})
+		if err != nil || got.GetUsername() != tc.want {
+			t.Errorf("%s: %q, %v; want %q", tc.name, got.GetUsername(), err, tc.want)
+		}
+		j.report(t, &buildv1.Result{Reason: "cancelled"})
+		j.ended(t, r)
+	}
+}
+
+// TestAStoreLoginIsOneBuilds pushes to the embedded store, which makes logins.
+func TestAStoreLoginIsOneBuilds(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t, testkit.SQLite(t))
+	grants := make(chan caller.Grant, 9)
+	p.logins = caller.NewKeychain(nil, nil).WithOwn(caller.Own{
+		Host: p.up.Host, Repository: "builds", Login: upstream.Login{Username: "master", Password: "x"},
+		Grant: func(g caller.Grant) upstream.Login {
+			grants <- g
+			return upstream.Login{Username: "grant", Password: "x"}
+		},
+	})
+	r := p.replica(t, 100)
+	w := newWorker(t, p.bus, 1)
+	req := p.request("image", "", nil)
+	r.submit(t, req)
+	j := w.take(t, r, 1)
+	got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
+		Ticket: j.job.GetTicket(), Registry: p.up.Host, Repository: "builds", Purpose: buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH,
+	})
+	if err != nil || got.GetUsername() != "grant" {
+		t.Fatalf("the worker gets %q, %v", got.GetUsername(), err)
+	}
+	g := <-grants
+	if g.Repository != "builds" || g.Tag != req.GetTarget().GetTag() || g.Build != j.id || g.Until.Sub(j.job.GetDeadline().AsTime()) != time.Minute {
+		t.Errorf("it is good for %+v; the deadline is %v", g, j.job.GetDeadline().AsTime())
 	}
 }

@@ -40,6 +40,8 @@ type place struct {
 
 	mu  sync.Mutex
 	now time.Time
+	// logins, where set, are those of the service and of its callers.
+	logins *caller.Keychain
 	// metrics are those of the replica that was started last.
 	metrics *prometheus.Registry
 }
@@ -87,7 +89,7 @@ func (p *place) replica(t *testing.T, limit int) replica {
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
 		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
-		Keychain: caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"}),
+		Keychain: p.keychain(),
 		Limiter:  ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{
 			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
@@ -115,6 +117,13 @@ func (p *place) replica(t *testing.T, limit int) replica {
 		<-ran
 	})
 	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn)}
+}
+
+func (p *place) keychain() *caller.Keychain {
+	if p.logins != nil {
+		return p.logins
+	}
+	return caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
 }
 
 // request is for an image that text decides.

@@ -15,6 +15,8 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
 )
 
 // TakeJob gives a worker all about a job. The time limit runs from the first
@@ -89,45 +91,70 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 	return nil
 }
 
-// GetBuildCredentials answers a login for where the build pushes to or reads
-// from, and for nowhere else.
+// GetBuildCredentials answers the login for one repository that the build pushes to
+// or reads from, and none for any other: what a host knows of us is nobody's right
+// to all that lies there.
 func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	rec, err := s.holder(ctx, req.GetTicket())
 	if err != nil {
 		return nil, err
 	}
-	who, target := caller.Of(rec.request.GetIdentity()), rec.request.GetTarget()
-	switch host := req.GetRegistry(); {
-	case req.GetSource():
-		return s.sourceLogin(ctx, rec, host)
-	case host == target.GetRegistry():
-		access, err := s.deps.Keychain.Target(ctx, who, host, target.GetRepository())
-		return login(access.Login.Username, access.Login.Password), err
-	case slices.Contains(rec.request.GetRegistries(), host):
-		access, err := s.deps.Keychain.Access(ctx, who, host, "")
-		return login(access.Login.Username, access.Login.Password), err
+	ask, repo := s.noLogin, upstream.Repository{Host: req.GetRegistry(), Name: req.GetRepository()}
+	switch req.GetPurpose() {
+	case buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH:
+		ask = s.pushLogin
+	case buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE:
+		ask = s.cacheLogin
+	case buildv1.LoginPurpose_LOGIN_PURPOSE_READ:
+		ask = s.readLogin
+	case buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED:
 	}
-	return login("", ""), nil
-}
-
-// sourceLogin is for reading the image that a build is made from.
-func (s *Service) sourceLogin(ctx context.Context, rec record, host string) (*buildv1.GetBuildCredentialsResponse, error) {
-	recipe, err := s.recipe(ctx, rec)
+	login, err := ask(ctx, rec, repo)
 	if err != nil {
 		return nil, err
 	}
-	who, src := caller.Of(rec.request.GetIdentity()), recipe.GetSource()
-	if host != src.GetRegistry() {
-		return login("", ""), nil
-	}
-	read := s.deps.Keychain.Access
-	if len(rec.request.GetPartIds()) > 0 { // it was pushed by the build before
-		read = s.deps.Keychain.Target
-	}
-	access, err := read(ctx, who, host, src.GetRepository())
-	return login(access.Login.Username, access.Login.Password), err
+	return &buildv1.GetBuildCredentialsResponse{Username: login.Username, Password: login.Password}, nil
 }
 
-func login(user, password string) *buildv1.GetBuildCredentialsResponse {
-	return &buildv1.GetBuildCredentialsResponse{Username: user, Password: password}
+func (s *Service) noLogin(context.Context, record, upstream.Repository) (upstream.Login, error) {
+	return upstream.Login{}, nil
+}
+
+// pushLogin is for the repository that the build pushes to.
+func (s *Service) pushLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
+	t := rec.request.GetTarget()
+	if repo.Host != t.GetRegistry() || repo.Name != t.GetRepository() {
+		return upstream.Login{}, nil
+	}
+	return s.deps.Keychain.Push(ctx, caller.Of(rec.request.GetIdentity()), repo.Host, caller.Grant{
+		Repository: repo.Name, Tag: t.GetTag(), Build: rec.id, Until: rec.deadline().Add(grace),
+	})
+}
+
+// cacheLogin is for the repository that keeps layers: its user's own, or none.
+func (s *Service) cacheLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
+	host, path, err := oci.ParseRepository(rec.request.GetTarget().GetCacheRepository())
+	if err != nil || repo.Host != host || repo.Name != path {
+		return upstream.Login{}, nil //nolint:nilerr // the build has no such repository
+	}
+	return s.deps.Keychain.Own(ctx, caller.Of(rec.request.GetIdentity()), host, path)
+}
+
+// readLogin is for an image that the recipe names. One that only some base image
+// asks for is read without a login.
+func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
+	who, read := caller.Of(rec.request.GetIdentity()), s.deps.Keychain.Access
+	recipe, err := s.recipe(ctx, rec)
+	if err != nil {
+		return upstream.Login{}, err
+	}
+	src := recipe.GetSource()
+	switch isSource := repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
+	case isSource && len(rec.request.GetPartIds()) > 0: // it was pushed by the build before
+		read = s.deps.Keychain.Target
+	case !isSource && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
+		return upstream.Login{}, nil
+	}
+	access, err := read(ctx, who, repo.Host, repo.Name)
+	return access.Login, err
 }

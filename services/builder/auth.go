@@ -7,19 +7,15 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/moby/buildkit/session/auth"
-	"google.golang.org/grpc"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
 )
 
-// logins hands a build's logins to the daemon over the build's own session: they
-// are in memory only, and other builds do not see them. The daemon itself asks
-// registries for tokens, under its own egress rules: the other calls of the
-// service stay unimplemented.
+// logins are what a build may do at registries: for each of its own repositories
+// the login that the build room has for it. They are in memory only. Safe for
+// concurrent use.
 type logins struct {
-	auth.UnimplementedAuthServer
 	work   buildv1.WorkServiceClient
 	ticket string
 
@@ -27,42 +23,32 @@ type logins struct {
 	secrets []string // what was handed out, and so must not be in the log
 }
 
-// Register offers it on the session.
-func (l *logins) Register(s *grpc.Server) { auth.RegisterAuthServer(s, l) }
-
-// Credentials answers the login for a registry; an empty one where the build has
-// none.
-func (l *logins) Credentials(ctx context.Context, req *auth.CredentialsRequest) (*auth.CredentialsResponse, error) {
-	user, password, err := l.of(ctx, req.GetHost())
-	if err != nil {
-		return nil, err
-	}
-	return &auth.CredentialsResponse{Username: user, Secret: password}, nil
+// read answers the login for an image that the recipe names.
+func (l *logins) read(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
+	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_READ)
 }
 
-// of asks the build room for a login.
-func (l *logins) of(ctx context.Context, host string) (user, password string, err error) {
-	if host == "registry-1.docker.io" { // where "docker.io" is reached
-		host = "docker.io"
-	}
-	return l.ask(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host})
+// push answers the login for the repository that the image goes to.
+func (l *logins) push(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
+	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH)
 }
 
-// ofSource asks for the login that the recipe's source is read with.
-func (l *logins) ofSource(ctx context.Context, host string) (user, password string, err error) {
-	return l.ask(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: host, Source: true})
+// cache answers the login for the repository that keeps layers.
+func (l *logins) cache(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
+	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE)
 }
 
-func (l *logins) ask(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (user, password string, err error) {
-	r, err := l.patiently(ctx, req)
+// ask answers none where the build room has none.
+func (l *logins) ask(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
+	r, err := l.patiently(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why})
 	if errors.Is(err, fault.NotFound) {
-		return "", "", nil
+		return upstream.Login{}, nil
 	}
 	if err != nil {
-		return "", "", err
+		return upstream.Login{}, err
 	}
 	l.remember(r.GetUsername(), r.GetPassword())
-	return r.GetUsername(), r.GetPassword(), nil
+	return upstream.Login{Username: r.GetUsername(), Password: r.GetPassword()}, nil
 }
 
 // patiently asks for as long as the build room is away: a build that has come far

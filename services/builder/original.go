@@ -68,12 +68,12 @@ type original struct {
 // original looks the recipe's source up, with the login of whoever asked.
 func (w world) original(ctx context.Context, job Job, l *logins) (*original, error) {
 	src := job.Recipe.GetSource()
-	user, password, err := l.ofSource(ctx, src.GetRegistry())
+	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
+	login, err := l.read(ctx, repo)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
 	}
-	access := upstream.Access{Scope: tryOf(job) + " source", Login: upstream.Login{Username: user, Password: password}}
-	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
+	access := upstream.Access{Scope: tryOf(job) + " source", Login: login}
 	o := &original{
 		world: w, name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
 		client: w.control(repo.Host, access), source: w.registries.Source(repo, access),

@@ -99,12 +99,17 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	}
 	l := &logins{work: b.o.Work, ticket: job.Ticket}
 	from := newSources(b.o.Registries, l, job)
-	opt, err := b.options(job, dirs, l, share)
+	keys, err := newKeyring(job, l, b.o.Registries, from)
 	if err != nil {
 		return "", err
 	}
-	if b.o.Registries != nil {
-		opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
+	opt, err := b.options(job, dirs, keys, share)
+	if err != nil {
+		return "", err
+	}
+	opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
+	if err := keys.addCache(ctx, &opt, job, out); err != nil {
+		return "", err
 	}
 	p := newProgress(out, l.redact)
 	updates := make(chan *client.SolveStatus)
@@ -168,8 +173,7 @@ func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates c
 
 // options say what to build, and nothing more: no entitlements, no frontend from
 // elsewhere.
-func (b *BuildKit) options(job Job, dirs *folders, l *logins, share step.Share) (client.SolveOpt, error) {
-	t := job.Target
+func (b *BuildKit) options(job Job, dirs *folders, keys *keyring, share step.Share) (client.SolveOpt, error) {
 	dockerfile, err := stamped(dirs.dockerfile)
 	if err != nil {
 		return client.SolveOpt{}, err
@@ -178,22 +182,14 @@ func (b *BuildKit) options(job Job, dirs *folders, l *logins, share step.Share) 
 	if err != nil {
 		return client.SolveOpt{}, err
 	}
-	opt := client.SolveOpt{
+	return client.SolveOpt{
 		Frontend:      "dockerfile.v0",
 		FrontendAttrs: attributes(job, share),
 		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
 		SharedKey:     sharedKey(job),
-		Session:       []session.Attachable{l},
+		Session:       []session.Attachable{keys},
 		Exports:       []client.ExportEntry{{Type: client.ExporterImage, Attrs: exported(job)}},
-	}
-	if repo := t.GetCacheRepository(); repo != "" {
-		ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
-		opt.CacheImports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{"ref": ref}}}
-		opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{
-			"ref": ref, "mode": "max", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true",
-		}}}
-	}
-	return opt, nil
+	}, nil
 }
 
 // sharedKey says with which builds the folders are shared. The daemon takes over

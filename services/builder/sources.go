@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	gateway "github.com/moby/buildkit/frontend/gateway/pb"
 	spb "github.com/moby/buildkit/sourcepolicy/pb"
@@ -22,6 +23,7 @@ type Registries interface {
 	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
 	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
 	Source(repo upstream.Repository, a upstream.Access) oci.Source
+	Token(ctx context.Context, r upstream.TokenRequest) (token string, expires time.Time, err error)
 	BaseURL(host string) string
 }
 
@@ -39,11 +41,42 @@ type sources struct {
 	mu   sync.Mutex
 	seen map[string]string // why an image is refused; "" when it is not
 	last string            // what was refused last, and why
+	// allowed are the repositories that the build reads, and with which login.
+	allowed map[upstream.Repository]upstream.Login
+	// first is the first login at a host.
+	first map[string]upstream.Login
 }
 
 func newSources(r Registries, l *logins, job Job) *sources {
 	return &sources{
 		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, seen: map[string]string{},
+		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
+	}
+}
+
+// of is the login that the build reads a repository with; not ok for one that it
+// reads nothing from.
+func (s *sources) of(repo upstream.Repository) (login upstream.Login, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	login, ok = s.allowed[repo]
+	return login, ok
+}
+
+// at is the first login that the build reads with at a registry; the zero value for
+// none.
+func (s *sources) at(host string) upstream.Login {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first[host]
+}
+
+func (s *sources) allow(repo upstream.Repository, login upstream.Login) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allowed[repo] = login
+	if s.first[repo.Host] == (upstream.Login{}) {
+		s.first[repo.Host] = login
 	}
 }
 
@@ -97,16 +130,18 @@ func (s *sources) ask(ctx context.Context, name string) string {
 		return "the image name " + clip(name, lastLineBytes) + " is malformed"
 	}
 	for _, f := range s.forbidden {
-		if whole := ref.Registry + "/" + ref.Repository; whole == f || strings.HasPrefix(whole, f+"/") {
+		host, path, _ := strings.Cut(f, "/")
+		if oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
-	user, password, err := s.logins.of(ctx, ref.Registry)
-	if err == nil {
-		_, err = s.registries.Resolve(ctx, upstream.Repository{Host: ref.Registry, Name: ref.Repository}, ref.Identifier(),
-			upstream.Access{Scope: "build " + s.scope, Login: upstream.Login{Username: user, Password: password}})
+	repo := upstream.Repository{Host: registryOf(ref.Registry), Name: ref.Repository}
+	login, err := s.logins.read(ctx, repo)
+	if err == nil && s.registries != nil {
+		_, err = s.registries.Resolve(ctx, repo, ref.Identifier(), upstream.Access{Scope: "build " + s.scope, Login: login})
 	}
 	if err == nil {
+		s.allow(repo, login)
 		return ""
 	}
 	if f, ok := fault.As(err); ok {

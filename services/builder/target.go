@@ -49,7 +49,7 @@ type target struct {
 
 func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) {
 	t := job.Target
-	user, password, err := l.of(ctx, t.GetRegistry())
+	login, err := l.push(ctx, targetOf(job))
 	if err != nil {
 		return nil, fmt.Errorf("asking for the login at %s: %w", t.GetRegistry(), err)
 	}
@@ -58,8 +58,7 @@ func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) 
 		return nil, err
 	}
 	out := &target{
-		world: w, ref: name, repo: upstream.Repository{Host: t.GetRegistry(), Name: t.GetRepository()},
-		access: upstream.Access{Scope: tryOf(job), Login: upstream.Login{Username: user, Password: password}},
+		world: w, ref: name, repo: targetOf(job), access: upstream.Access{Scope: tryOf(job), Login: login},
 	}
 	out.client = w.control(t.GetRegistry(), out.access)
 	return out, nil

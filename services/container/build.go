@@ -113,7 +113,7 @@ func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity, 
 		return nil, fault.Invalid.Newf("buildRepository: the image's name would belong to this service; use another nameStrategy")
 	}
 	if p.scope != "" {
-		job.Registries = hosts(c.recipe.images)
+		job.Repositories = repositories(c.recipe.images)
 	}
 	job.ClientIp = clientIP(ctx)
 	return job, nil
@@ -182,11 +182,12 @@ func (s *Service) readable(ctx context.Context, who caller.ID, r *recipe) (publi
 	return public, nil
 }
 
-func hosts(images []oci.Reference) []string {
+// repositories are those that images lie in, "<host>/<path>", each once.
+func repositories(images []oci.Reference) []string {
 	var out []string
 	for _, image := range images {
-		if !slices.Contains(out, image.Registry) {
-			out = append(out, image.Registry)
+		if name := image.Registry + "/" + image.Repository; !slices.Contains(out, name) {
+			out = append(out, name)
 		}
 	}
 	return out

@@ -20,12 +20,12 @@ func TestTenancy(t *testing.T) {
 	s := newSite(t, testkit.SQLite(t))
 	ada := s.must(t, as("ada", from(s.secret)))
 	job := s.builds.last(t)
-	host, _, _ := strings.Cut(s.secret, "/")
+	repository := s.secret[:strings.LastIndex(s.secret, ":")]
 	if len(job.GetScope()) != 16 || job.GetTarget().GetRepository() != "store/builds/"+job.GetScope() {
 		t.Errorf("it goes to %v with scope %q", job.GetTarget(), job.GetScope())
 	}
-	if diff := cmp.Diff([]string{host}, job.GetRegistries()); diff != "" {
-		t.Errorf("registries (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{repository}, job.GetRepositories()); diff != "" {
+		t.Errorf("repositories (-want +got):\n%s", diff)
 	}
 	for _, who := range []string{"bob", ""} {
 		for _, image := range []string{s.secret, ada.GetContainerImage(), "127.0.0.1:9090/store/builds:x", "127.0.0.1:9090/store/builds/x:1", "Q.example/cache/x"} {
@@ -59,7 +59,7 @@ func TestPublicImagesAreSharedWhoeverAsks(t *testing.T) {
 		s.must(t, as(who, from(s.image)))
 		job := s.builds.last(t)
 		ids[job.GetContentDigest()] = true
-		if job.GetScope() != "" || len(job.GetRegistries()) != 0 || (job.GetIdentity() != nil) != (who != "") {
+		if job.GetScope() != "" || len(job.GetRepositories()) != 0 || (job.GetIdentity() != nil) != (who != "") {
 			t.Errorf("%q: %v", who, job)
 		}
 	}

@@ -37,7 +37,7 @@ func TestARecipeIsBuiltOnce(t *testing.T) {
 		if !proto.Equal(want, first) {
 			t.Errorf("got  %v\nwant %v", first, want)
 		}
-		if job.GetScope() != "" || len(job.GetRegistries()) != 0 || job.GetRecipe().GetEngine() != "buildkit" || job.GetRecipe().GetPlatform() != "linux/amd64" {
+		if job.GetScope() != "" || len(job.GetRepositories()) != 0 || job.GetRecipe().GetEngine() != "buildkit" || job.GetRecipe().GetPlatform() != "linux/amd64" {
 			t.Errorf("asked for %v", job)
 		}
 		plan, err := s.resolve(t, first.GetContainerToken(), false)

@@ -62,7 +62,7 @@ func (c checked) sifOf(job *buildv1.SubmitBuildRequest, p place) *buildv1.Submit
 	}
 	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), out.GetContentId())
 	out.Target.Repository, out.Target.Tag, out.Target.CacheRepository = p.repository+path, tag, ""
-	out.Registries = nil
+	out.Repositories = nil
 	out.Parts = []*buildv1.SubmitBuildRequest{job}
 	return out
 }

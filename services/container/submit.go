@@ -93,6 +93,9 @@ func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, d
 	if err := s.checkPusher(ctx, c, caller.Of(who)); err != nil {
 		return answer{}, err
 	}
+	if err := s.checkCache(ctx, c, caller.Of(who)); err != nil {
+		return answer{}, err
+	}
 	switch {
 	case c.recipe != nil:
 		return s.submitRecipe(ctx, c, who, data)

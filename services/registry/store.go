@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"crypto/rand"
 	"crypto/subtle"
 	"net/http"
 	"os"
@@ -18,12 +19,16 @@ import (
 
 // Store is the embedded image store: an OCI registry on local disk, for images
 // with nowhere else to go. It has a port of its own, on the loopback interface;
-// push and pull both want the service's own login, and clients reach its content
-// through token names only.
+// push and pull both want a login: the service's own, or one that a build has (see
+// Grant). Clients reach its content through token names only.
 type Store struct {
 	registry *olareg.Server
 	login    upstream.Login
 	dir      string
+	// key seals the logins of builds.
+	key []byte
+	// naming is held while a build gives its image a name.
+	naming sync.Mutex
 	// doors are by repository: the first upload goes in alone, since the library
 	// makes the repository then, while others look whether it is there; and so does
 	// what removes blobs (see Collect).
@@ -36,9 +41,11 @@ type Store struct {
 // it.
 func NewStore(dir string, login upstream.Login) *Store {
 	dir = filepath.Join(dir, "images")
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it never fails
 	yes := true
 	return &Store{
-		dir: dir,
+		dir: dir, key: key,
 		registry: olareg.New(config.Config{
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{
@@ -60,10 +67,16 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	right := subtle.ConstantTimeCompare([]byte(user), []byte(s.login.Username)) &
 		subtle.ConstantTimeCompare([]byte(password), []byte(s.login.Password))
-	if right != 1 || s.login.Password == "" {
+	whole := right == 1 && s.login.Password != ""
+	grant, granted := s.granted(user, password)
+	if !whole && !granted {
 		w.Header().Set("WWW-Authenticate", `Basic realm="image store"`)
 		writeJSON(w, http.StatusUnauthorized, "application/json",
 			[]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"The image store is the service's own; pull the name that a container request answers"}]}`))
+		return
+	}
+	if !whole && !allows(grant, r) {
+		refuse(w, "A build's login is good for its own image alone")
 		return
 	}
 	if r.Method == http.MethodDelete && !isUpload(r.URL.Path) {
@@ -74,7 +87,11 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.enter(r)()
 	s.touch(r.URL.Path, digestOf(r.URL.Path))
-	s.registry.ServeHTTP(w, r)
+	if whole {
+		s.registry.ServeHTTP(w, r)
+	} else {
+		s.serveGranted(w, r, grant)
+	}
 	if d := digest.Digest(w.Header().Get("Docker-Content-Digest")); d.Validate() == nil {
 		s.touch(r.URL.Path, d)
 	}

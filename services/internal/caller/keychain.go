@@ -37,6 +37,26 @@ type Own struct {
 	// Login is the service's own for it; the zero value is the one that
 	// ReadAuthFile has for it.
 	Login upstream.Login
+	// Grant makes the login of one build, which is good for what that build pushes
+	// and for nothing else; nil where builds push with Login.
+	Grant func(Grant) upstream.Login
+
+	// key is the entry that Login is from; "" for none. Builds are pushed with it, so
+	// it reads nothing on anybody's behalf.
+	key string
+}
+
+// Grant is what one build may do at the service's own image store: read its
+// repository, add to it, and give one tag to what it has made.
+type Grant struct {
+	// Repository is the whole path, e.g. "builds/0123456789abcdef".
+	Repository string
+	// Tag is the one that the build sets.
+	Tag string
+	// Build is the build's id.
+	Build string
+	// Until is when the login ends.
+	Until time.Time
 }
 
 // Has says whether a repository is the own one, or below it, however its host is
@@ -87,7 +107,7 @@ func (k *Keychain) WithOwn(o Own) *Keychain {
 	c := *k
 	c.own = o
 	if (o.Login == upstream.Login{}) && o.Host != "" {
-		c.own.Login = k.serviceLogin(o.Host, o.Repository)
+		c.own.key, c.own.Login = k.serviceLogin(o.Host, o.Repository)
 	}
 	return &c
 }
@@ -112,16 +132,41 @@ func (k *Keychain) Target(ctx context.Context, caller ID, host, repository strin
 	return k.Access(ctx, caller, host, repository)
 }
 
+// Push answers the login that a build pushes with: as Target has it, but in the
+// service's own image store one that is good for this build alone.
+func (k *Keychain) Push(ctx context.Context, caller ID, host string, g Grant) (upstream.Login, error) {
+	if k.own.Grant != nil && k.Owns(host, g.Repository) {
+		return k.own.Grant(g), nil
+	}
+	access, err := k.Target(ctx, caller, host, g.Repository)
+	return access.Login, err
+}
+
+// Own answers the login that caller has themselves for a repository; the zero value
+// for none, and for whoever is anonymous. It is never the service's.
+func (k *Keychain) Own(ctx context.Context, caller ID, host, repository string) (upstream.Login, error) {
+	if caller.IsAnonymous() {
+		return upstream.Login{}, nil
+	}
+	access, err := k.Access(ctx, caller, host, repository)
+	return access.Login, err
+}
+
 // Access answers how caller pulls from a repository: an anonymous caller with
 // the service's login for it, where there is one; an identified caller with
 // their own or none, never the service's. What the service built is read through
-// token names alone (see Target).
+// token names alone (see Target), and the login that builds are pushed with reads
+// nothing else at its registry.
 func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
 	if k.own.Has(host, repository) {
 		return upstream.Access{Scope: caller.String()}, nil
 	}
 	if caller.IsAnonymous() {
-		return upstream.Access{Login: k.serviceLogin(host, repository)}, nil
+		entry, login := k.serviceLogin(host, repository)
+		if entry != "" && entry == k.own.key {
+			return upstream.Access{}, nil
+		}
+		return upstream.Access{Login: login}, nil
 	}
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
 	if of, ok := k.known.GetIfPresent(key); ok {
@@ -148,14 +193,14 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 
 // serviceLogin takes the longest key that host/repository starts with, by path
 // component.
-func (k *Keychain) serviceLogin(host, repository string) upstream.Login {
-	for key := host + "/" + repository; ; {
+func (k *Keychain) serviceLogin(host, repository string) (key string, l upstream.Login) {
+	for key = host + "/" + repository; ; {
 		if l, ok := k.service[key]; ok {
-			return l
+			return key, l
 		}
 		i := strings.LastIndexByte(key, '/')
 		if i < 0 {
-			return upstream.Login{}
+			return "", upstream.Login{}
 		}
 		key = key[:i]
 	}

@@ -147,3 +147,28 @@ func TestForget(t *testing.T) {
 		t.Error("an answer from before the change was kept")
 	}
 }
+
+// TestTheLoginOfBuildsReadsNothingElse is for anonymous callers: a login that builds
+// are pushed with opens no other repository to them, unless it is named for reading.
+func TestTheLoginOfBuildsReadsNothingElse(t *testing.T) {
+	t.Parallel()
+	k := caller.NewKeychain(service, &platform{}).WithOwn(caller.Own{Host: "quay.io", Repository: "slipway/builds"})
+	for _, tc := range []struct{ name, host, repository, want string }{
+		{"beside the builds", "quay.io", "prod/secret", ""},
+		{"the builds", "quay.io", "slipway/builds/x", ""},
+		{"what has an entry of its own", "quay.io", "team/tool", "team"},
+		{"another registry", "ghcr.io", "team/app", "ghcr"},
+	} {
+		if got, err := k.Access(t.Context(), caller.ID{}, tc.host, tc.repository); err != nil || got.Login.Username != tc.want {
+			t.Errorf("%s: got %q, %v; want %q", tc.name, got.Login.Username, err, tc.want)
+		}
+	}
+	if got, err := k.Target(t.Context(), caller.ID{}, "quay.io", "slipway/builds/x"); err != nil || got.Login.Username != "host" {
+		t.Errorf("builds are pushed with %q, %v", got.Login.Username, err)
+	}
+	for _, host := range []string{"QUAY.io", "quay.io:443", "quay.io."} {
+		if got, err := k.Target(t.Context(), caller.ID{}, host, "slipway/builds/x"); err != nil || got.Login.Username != "" {
+			t.Errorf("%s: pushed with %q, %v", host, got.Login.Username, err)
+		}
+	}
+}

@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -87,38 +85,16 @@ func (a *authorizer) allows(scheme string, repo Repository) bool {
 
 // bearer fetches a token from the realm that a registry names.
 func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (string, error) {
-	realm, err := url.Parse(c.params["realm"])
-	if err != nil || !a.allows(realm.Scheme, key.repo) || realm.User != nil || realm.Host == "" {
-		return "", fmt.Errorf("%s names a token service that is not https: %.200q", key.repo.Host, c.params["realm"])
+	ask := TokenRequest{
+		Host: key.repo.Host, Realm: c.params["realm"], Service: c.params["service"],
+		Scopes: strings.Fields(c.params["scope"]), Login: key.access.Login,
 	}
-	q := realm.Query()
-	if s := c.params["service"]; s != "" {
-		q.Set("service", s)
+	if len(ask.Scopes) == 0 && key.repo.Name != "" {
+		ask.Scopes = []string{"repository:" + key.repo.Name + ":pull"}
 	}
-	if s := c.params["scope"]; s != "" {
-		q["scope"] = strings.Fields(s)
-	} else if key.repo.Name != "" {
-		q.Set("scope", "repository:"+key.repo.Name+":pull")
-	}
-	realm.RawQuery = q.Encode()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, realm.String(), nil)
+	h, err := a.fetch(ctx, ask)
 	if err != nil {
 		return "", err
-	}
-	if key.access.Login != (Login{}) {
-		req.Header.Set("Authorization", basic(key.access.Login))
-	}
-	resp, err := a.client.send(req)
-	if err != nil {
-		return "", err
-	}
-	defer drain(resp)
-	if resp.StatusCode != http.StatusOK {
-		return "", &statusError{key.repo.Host, resp.StatusCode, retryAfter(resp)}
-	}
-	h, err := readToken(io.LimitReader(resp.Body, limits.TokenAnswer))
-	if err != nil {
-		return "", fmt.Errorf("the token service of %s: %w", key.repo.Host, err)
 	}
 	a.known.Set(key, h)
 	return h.value, nil

@@ -610,9 +610,6 @@ type SubmitBuildRequest struct {
 	Identity *v1.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Address of the client, for the limits of anonymous callers.
 	ClientIp string `protobuf:"bytes,7,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
-	// Registries ("host") that the recipe reads from: the only ones whose
-	// credentials the worker gets, beside the target's.
-	Registries []string `protobuf:"bytes,8,rep,name=registries,proto3" json:"registries,omitempty"`
 	// Whether to answer what would happen, without starting or charging anything.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Builds that this one is made from, in the same repository. With the engine
@@ -620,7 +617,10 @@ type SubmitBuildRequest struct {
 	// with the engine "sif" the one image.
 	Parts []*SubmitBuildRequest `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Ids of the parts' builds; set by the build room.
-	PartIds       []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
+	PartIds []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
+	// Repositories ("<host>/<path>") that the recipe itself names: the only ones that
+	// the build reads with its owner's login.
+	Repositories  []string `protobuf:"bytes,12,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,13 +704,6 @@ func (x *SubmitBuildRequest) GetClientIp() string {
 	return ""
 }
 
-func (x *SubmitBuildRequest) GetRegistries() []string {
-	if x != nil {
-		return x.Registries
-	}
-	return nil
-}
-
 func (x *SubmitBuildRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
@@ -728,6 +721,13 @@ func (x *SubmitBuildRequest) GetParts() []*SubmitBuildRequest {
 func (x *SubmitBuildRequest) GetPartIds() []string {
 	if x != nil {
 		return x.PartIds
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
 	}
 	return nil
 }
@@ -1314,7 +1314,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\f\n" +
 	"\n" +
 	"_succeededB\t\n" +
-	"\a_reason\"\xbc\x03\n" +
+	"\a_reason\"\xd2\x03\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1323,14 +1323,13 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06target\x18\x04 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x14\n" +
 	"\x05scope\x18\x05 \x01(\tR\x05scope\x129\n" +
 	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1b\n" +
-	"\tclient_ip\x18\a \x01(\tR\bclientIp\x12\x1e\n" +
-	"\n" +
-	"registries\x18\b \x03(\tR\n" +
-	"registries\x12\x17\n" +
+	"\tclient_ip\x18\a \x01(\tR\bclientIp\x12\x17\n" +
 	"\adry_run\x18\t \x01(\bR\x06dryRun\x12:\n" +
 	"\x05parts\x18\n" +
 	" \x03(\v2$.slipway.build.v1.SubmitBuildRequestR\x05parts\x12\x19\n" +
-	"\bpart_ids\x18\v \x03(\tR\apartIds\"f\n" +
+	"\bpart_ids\x18\v \x03(\tR\apartIds\x12\"\n" +
+	"\frepositories\x18\f \x03(\tR\frepositoriesJ\x04\b\b\x10\tR\n" +
+	"registries\"f\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\bR\x06cached\x12\x1c\n" +

@@ -24,6 +24,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// LoginPurpose is what a login is for.
+type LoginPurpose int32
+
+const (
+	// Not a purpose: there is no login.
+	LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED LoginPurpose = 0
+	// To read an image that the recipe names.
+	LoginPurpose_LOGIN_PURPOSE_READ LoginPurpose = 1
+	// To push what is made.
+	LoginPurpose_LOGIN_PURPOSE_PUSH LoginPurpose = 2
+	// To keep layers in the cache repository, and read them there.
+	LoginPurpose_LOGIN_PURPOSE_CACHE LoginPurpose = 3
+)
+
+// Enum value maps for LoginPurpose.
+var (
+	LoginPurpose_name = map[int32]string{
+		0: "LOGIN_PURPOSE_UNSPECIFIED",
+		1: "LOGIN_PURPOSE_READ",
+		2: "LOGIN_PURPOSE_PUSH",
+		3: "LOGIN_PURPOSE_CACHE",
+	}
+	LoginPurpose_value = map[string]int32{
+		"LOGIN_PURPOSE_UNSPECIFIED": 0,
+		"LOGIN_PURPOSE_READ":        1,
+		"LOGIN_PURPOSE_PUSH":        2,
+		"LOGIN_PURPOSE_CACHE":       3,
+	}
+)
+
+func (x LoginPurpose) Enum() *LoginPurpose {
+	p := new(LoginPurpose)
+	*p = x
+	return p
+}
+
+func (x LoginPurpose) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (LoginPurpose) Descriptor() protoreflect.EnumDescriptor {
+	return file_slipway_build_v1_work_proto_enumTypes[0].Descriptor()
+}
+
+func (LoginPurpose) Type() protoreflect.EnumType {
+	return &file_slipway_build_v1_work_proto_enumTypes[0]
+}
+
+func (x LoginPurpose) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use LoginPurpose.Descriptor instead.
+func (LoginPurpose) EnumDescriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+}
+
 // TakeJobRequest names a job.
 type TakeJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -288,8 +345,10 @@ type GetBuildCredentialsRequest struct {
 	Ticket string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// The registry's host.
 	Registry string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
-	// Whether it is to read the recipe's source with, and not to push.
-	Source        bool `protobuf:"varint,3,opt,name=source,proto3" json:"source,omitempty"`
+	// The repository there, e.g. "team/app".
+	Repository string `protobuf:"bytes,4,opt,name=repository,proto3" json:"repository,omitempty"`
+	// What the login is for.
+	Purpose       LoginPurpose `protobuf:"varint,5,opt,name=purpose,proto3,enum=slipway.build.v1.LoginPurpose" json:"purpose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,11 +397,18 @@ func (x *GetBuildCredentialsRequest) GetRegistry() string {
 	return ""
 }
 
-func (x *GetBuildCredentialsRequest) GetSource() bool {
+func (x *GetBuildCredentialsRequest) GetRepository() string {
 	if x != nil {
-		return x.Source
+		return x.Repository
 	}
-	return false
+	return ""
+}
+
+func (x *GetBuildCredentialsRequest) GetPurpose() LoginPurpose {
+	if x != nil {
+		return x.Purpose
+	}
+	return LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED
 }
 
 // GetBuildCredentialsResponse is a login. Secret.
@@ -421,14 +487,22 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"h\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk\"\xb8\x01\n" +
 	"\x1aGetBuildCredentialsRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x1a\n" +
-	"\bregistry\x18\x02 \x01(\tR\bregistry\x12\x16\n" +
-	"\x06source\x18\x03 \x01(\bR\x06source\"U\n" +
+	"\bregistry\x18\x02 \x01(\tR\bregistry\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x04 \x01(\tR\n" +
+	"repository\x128\n" +
+	"\apurpose\x18\x05 \x01(\x0e2\x1e.slipway.build.v1.LoginPurposeR\apurposeJ\x04\b\x03\x10\x04R\x06source\"U\n" +
 	"\x1bGetBuildCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword2\xac\x02\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword*v\n" +
+	"\fLoginPurpose\x12\x1d\n" +
+	"\x19LOGIN_PURPOSE_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12LOGIN_PURPOSE_READ\x10\x01\x12\x16\n" +
+	"\x12LOGIN_PURPOSE_PUSH\x10\x02\x12\x17\n" +
+	"\x13LOGIN_PURPOSE_CACHE\x10\x032\xac\x02\n" +
 	"\vWorkService\x12N\n" +
 	"\aTakeJob\x12 .slipway.build.v1.TakeJobRequest\x1a!.slipway.build.v1.TakeJobResponse\x12Y\n" +
 	"\n" +
@@ -447,33 +521,36 @@ func file_slipway_build_v1_work_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_work_proto_rawDescData
 }
 
+var file_slipway_build_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_slipway_build_v1_work_proto_goTypes = []any{
-	(*TakeJobRequest)(nil),              // 0: slipway.build.v1.TakeJobRequest
-	(*TakeJobResponse)(nil),             // 1: slipway.build.v1.TakeJobResponse
-	(*GetContextRequest)(nil),           // 2: slipway.build.v1.GetContextRequest
-	(*GetContextResponse)(nil),          // 3: slipway.build.v1.GetContextResponse
-	(*GetBuildCredentialsRequest)(nil),  // 4: slipway.build.v1.GetBuildCredentialsRequest
-	(*GetBuildCredentialsResponse)(nil), // 5: slipway.build.v1.GetBuildCredentialsResponse
-	(*Recipe)(nil),                      // 6: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 7: slipway.build.v1.Target
-	(*timestamppb.Timestamp)(nil),       // 8: google.protobuf.Timestamp
+	(LoginPurpose)(0),                   // 0: slipway.build.v1.LoginPurpose
+	(*TakeJobRequest)(nil),              // 1: slipway.build.v1.TakeJobRequest
+	(*TakeJobResponse)(nil),             // 2: slipway.build.v1.TakeJobResponse
+	(*GetContextRequest)(nil),           // 3: slipway.build.v1.GetContextRequest
+	(*GetContextResponse)(nil),          // 4: slipway.build.v1.GetContextResponse
+	(*GetBuildCredentialsRequest)(nil),  // 5: slipway.build.v1.GetBuildCredentialsRequest
+	(*GetBuildCredentialsResponse)(nil), // 6: slipway.build.v1.GetBuildCredentialsResponse
+	(*Recipe)(nil),                      // 7: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 8: slipway.build.v1.Target
+	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
 }
 var file_slipway_build_v1_work_proto_depIdxs = []int32{
-	6, // 0: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
-	7, // 1: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
-	8, // 2: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
-	0, // 3: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
-	2, // 4: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
-	4, // 5: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
-	1, // 6: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
-	3, // 7: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
-	5, // 8: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 0: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
+	8, // 1: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
+	9, // 2: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
+	0, // 3: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
+	1, // 4: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
+	3, // 5: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
+	5, // 6: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
+	2, // 7: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
+	4, // 8: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
+	6, // 9: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
+	7, // [7:10] is the sub-list for method output_type
+	4, // [4:7] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_work_proto_init() }
@@ -487,13 +564,14 @@ func file_slipway_build_v1_work_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_work_proto_rawDesc), len(file_slipway_build_v1_work_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_slipway_build_v1_work_proto_goTypes,
 		DependencyIndexes: file_slipway_build_v1_work_proto_depIdxs,
+		EnumInfos:         file_slipway_build_v1_work_proto_enumTypes,
 		MessageInfos:      file_slipway_build_v1_work_proto_msgTypes,
 	}.Build()
 	File_slipway_build_v1_work_proto = out.File

@@ -38,9 +38,9 @@ type WorkServiceClient interface {
 	TakeJob(ctx context.Context, in *TakeJobRequest, opts ...grpc.CallOption) (*TakeJobResponse, error)
 	// GetContext streams the bytes of a build context that came with the request.
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetContextResponse], error)
-	// GetBuildCredentials answers the login for a registry that the build reads
-	// from or pushes to. NOT_FOUND when the ticket is no longer good, or the
-	// build has nothing to do there.
+	// GetBuildCredentials answers the login for one repository that the build reads
+	// from or pushes to, and none for any other. NOT_FOUND when the ticket is no
+	// longer good.
 	GetBuildCredentials(ctx context.Context, in *GetBuildCredentialsRequest, opts ...grpc.CallOption) (*GetBuildCredentialsResponse, error)
 }
 
@@ -103,9 +103,9 @@ type WorkServiceServer interface {
 	TakeJob(context.Context, *TakeJobRequest) (*TakeJobResponse, error)
 	// GetContext streams the bytes of a build context that came with the request.
 	GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error
-	// GetBuildCredentials answers the login for a registry that the build reads
-	// from or pushes to. NOT_FOUND when the ticket is no longer good, or the
-	// build has nothing to do there.
+	// GetBuildCredentials answers the login for one repository that the build reads
+	// from or pushes to, and none for any other. NOT_FOUND when the ticket is no
+	// longer good.
 	GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error)
 	mustEmbedUnimplementedWorkServiceServer()
 }

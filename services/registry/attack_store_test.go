@@ -1,0 +1,208 @@
+package registry_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry"
+)
+
+// storehouse is an image store with a victim's image in it.
+type storehouse struct {
+	*registry.Store
+	url  string
+	all  upstream.Login
+	blob string // digest of a layer of the victim's
+}
+
+func newStorehouse(t *testing.T) storehouse {
+	t.Helper()
+	s := storehouse{all: upstream.Login{Username: "slipway", Password: "secret"}}
+	s.Store = registry.NewStore(t.TempDir(), s.all)
+	server := httptest.NewServer(s)
+	s.url = server.URL
+	t.Cleanup(func() { server.Close(); _ = s.Close() })
+	img := s.made(t, "aaaa_1")
+	for _, ref := range []string{"builds:aaaa", "builds/victim:aaaa", "builds/x/victim:aaaa"} {
+		if err := s.push(t, ref, img, s.all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.blob = d.String()
+	return s
+}
+
+// made is an image that a build has made.
+func (s storehouse) made(t *testing.T, build string) v1.Image {
+	t.Helper()
+	img, ok := mutate.Annotations(testkit.Image(t, "amd64", true), map[string]string{"dev.slipway.build-id": build}).(v1.Image)
+	if !ok {
+		t.Fatal("no image")
+	}
+	return img
+}
+
+func (s storehouse) push(t *testing.T, ref string, img v1.Image, l upstream.Login) error {
+	t.Helper()
+	to, err := name.ParseReference(strings.TrimPrefix(s.url, "http://")+"/"+ref, name.Insecure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote.Write(to, img, remote.WithAuth(&authn.Basic{Username: l.Username, Password: l.Password}))
+}
+
+func (s storehouse) ask(t *testing.T, method, path string, l upstream.Login) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(l.Username, l.Password)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	return resp
+}
+
+func grant(repository, tag, build string) caller.Grant {
+	return caller.Grant{Repository: repository, Tag: tag, Build: build, Until: time.Now().Add(time.Hour)}
+}
+
+// TestAStolenStoreLogin tries everything that the login of one build is not for.
+func TestAStolenStoreLogin(t *testing.T) {
+	t.Parallel()
+	s := newStorehouse(t)
+	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
+	for name, l := range map[string]upstream.Login{"shared": mine, "private": s.Grant(grant("builds/eve", "eeee", "eeee_1"))} {
+		for _, tc := range []struct{ method, path string }{
+			{"GET", "/v2/_catalog"},
+			{"GET", "/v2/builds/tags/list"},
+			{"GET", "/v2/builds/manifests/aaaa"},
+			{"HEAD", "/v2/builds/manifests/aaaa"},
+			{"PUT", "/v2/builds/manifests/aaaa"},
+			{"DELETE", "/v2/builds/manifests/aaaa"},
+			{"DELETE", "/v2/builds/manifests/" + s.blob},
+			{"DELETE", "/v2/builds/blobs/" + s.blob},
+			{"GET", "/v2/builds/referrers/" + s.blob},
+			{"GET", "/v2/builds/victim/manifests/aaaa"},
+			{"GET", "/v2/builds/victim/blobs/" + s.blob},
+			{"HEAD", "/v2/builds/victim/blobs/" + s.blob},
+			{"POST", "/v2/builds/victim/blobs/uploads/"},
+			{"PUT", "/v2/builds/victim/manifests/eeee"},
+			{"PUT", "/v2/builds/victim/manifests/aaaa"},
+			{"GET", "/v2/builds/x/victim/manifests/aaaa"},
+			{"GET", "/v2/builds/manifests/../victim/manifests/aaaa"},
+			{"GET", "/v2/builds/blobs/%2e%2e/%2e%2e/victim/manifests/aaaa"},
+			{"GET", "/v2/builds%2fvictim/manifests/aaaa"},
+			{"GET", "/v2//builds/victim/manifests/aaaa"},
+			{"GET", "/v2/builds/blobs/uploads/../../../victim/manifests/aaaa"},
+			{"PATCH", "/v2/builds/victim/blobs/uploads/x"},
+			{"GET", "/v2/builds/eve/../victim/manifests/aaaa"},
+		} {
+			if r := s.ask(t, tc.method, tc.path, l); r.StatusCode != http.StatusForbidden {
+				t.Errorf("%s: %s %s is answered %d", name, tc.method, tc.path, r.StatusCode)
+			}
+		}
+	}
+	// A mount from elsewhere is an upload like any other.
+	q := url.Values{"mount": {s.blob}, "from": {"builds/victim"}}
+	private := s.Grant(grant("builds/eve", "eeee", "eeee_1"))
+	if r := s.ask(t, "POST", "/v2/builds/eve/blobs/uploads/?"+q.Encode(), private); r.StatusCode != http.StatusAccepted {
+		t.Errorf("a mount is answered %d", r.StatusCode)
+	}
+	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusNotFound {
+		t.Errorf("what was not mounted is answered %d", r.StatusCode)
+	}
+}
+
+// TestForgedStoreLogins are logins that the store has not made, or not any more.
+func TestForgedStoreLogins(t *testing.T) {
+	t.Parallel()
+	s := newStorehouse(t)
+	good := s.Grant(grant("builds", "eeee", "eeee_1"))
+	other := registry.NewStore(t.TempDir(), s.all)
+	defer other.Close()
+	late := grant("builds", "aaaa", "aaaa_1")
+	late.Until = time.Now().Add(-time.Second)
+	text, seal, _ := strings.Cut(s.Grant(grant("builds", "aaaa", "aaaa_1")).Password, ".")
+	_, mySeal, _ := strings.Cut(good.Password, ".")
+	for name, l := range map[string]upstream.Login{
+		"no password":          {Username: "eeee_1"},
+		"another's name":       {Username: "aaaa_1", Password: good.Password},
+		"another seal":         {Username: "aaaa_1", Password: text + "." + mySeal},
+		"no seal":              {Username: "aaaa_1", Password: text + "."},
+		"half a seal":          {Username: "aaaa_1", Password: text + "." + seal[:20]},
+		"of another process":   other.Grant(grant("builds", "aaaa", "aaaa_1")),
+		"ended":                s.Grant(late),
+		"the service's name":   {Username: s.all.Username, Password: good.Password},
+		"the service's, wrong": {Username: s.all.Username, Password: "Secret"},
+	} {
+		if r := s.ask(t, "GET", "/v2/builds/manifests/aaaa", l); r.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: answered %d", name, r.StatusCode)
+		}
+	}
+}
+
+// TestABuildPushesItsImage is what a login is for, and what it cannot undo.
+func TestABuildPushesItsImage(t *testing.T) {
+	t.Parallel()
+	s := newStorehouse(t)
+	for _, tc := range []struct {
+		name, ref, build string
+		grant            caller.Grant
+		want             bool
+	}{
+		{"its own", "builds/eve:eeee", "eeee_1", grant("builds/eve", "eeee", "eeee_1"), true},
+		{"again, by another delivery", "builds/eve:eeee", "eeee_1", grant("builds/eve", "eeee", "eeee_1"), true},
+		{"another build", "builds/eve:eeee", "eeee_2", grant("builds/eve", "eeee", "eeee_2"), false},
+		{"another build that says it is the first", "builds/eve:eeee", "eeee_1", grant("builds/eve", "eeee", "eeee_2"), false},
+		{"a victim's name, by a build of the same content", "builds:aaaa", "aaaa_2", grant("builds", "aaaa", "aaaa_2"), false},
+		{"another tag", "builds/eve:ffff", "eeee_1", grant("builds/eve", "eeee", "eeee_1"), false},
+		{"in the shared repository", "builds:eeee", "eeee_1", grant("builds", "eeee", "eeee_1"), true},
+		{"a repository that is called manifests", "builds/manifests:eeee", "eeee_1", grant("builds/manifests", "eeee", "eeee_1"), true},
+	} {
+		err := s.push(t, tc.ref, s.made(t, tc.build), s.Grant(tc.grant))
+		if (err == nil) != tc.want {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+func FuzzGrant(f *testing.F) {
+	s := registry.NewStore(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"})
+	defer s.Close()
+	f.Add("a_1", s.Grant(grant("builds", "a", "a_1")).Password+"x")
+	f.Add("", ".")
+	f.Fuzz(func(t *testing.T, user, password string) {
+		req := httptest.NewRequest(http.MethodGet, "/v2/", nil)
+		req.SetBasicAuth(user, password)
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, req)
+		if w.Code != http.StatusUnauthorized {
+			t.Errorf("%q %q is answered %d", user, password, w.Code)
+		}
+	})
+}
