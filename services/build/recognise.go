@@ -78,7 +78,7 @@ func (s *Service) remember(ctx context.Context, r *record) (*buildv1.SubmitBuild
 	if err == nil && known.succeeded && isSame(known, r) {
 		return s.cached(known.id), nil // another request was faster
 	}
-	return nil, nil //nolint:nilerr // it is looked for again
+	return nil, nil // it is looked for again
 }
 
 // numberOf is the number in a build's id of one content; 0 for any other text.

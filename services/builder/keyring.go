@@ -171,10 +171,10 @@ func (k *keyring) right(ctx context.Context, host, scope string) (right, error) 
 func (k *keyring) Credentials(ctx context.Context, req *auth.CredentialsRequest) (*auth.CredentialsResponse, error) {
 	var login upstream.Login
 	var err error
-	switch host := registryOf(req.GetHost()); {
-	case host == k.target.Host:
+	switch host := registryOf(req.GetHost()); host {
+	case k.target.Host:
 		login, err = k.logins.push(ctx, k.target)
-	case host == k.cache.Host:
+	case k.cache.Host:
 		login, err = k.logins.cache(ctx, k.cache)
 	default:
 		login = k.sources.at(host)
