@@ -12,7 +12,7 @@ import (
 
 // Rule lets roles of the program make calls.
 type Rule struct {
-	// Roles that may make the calls, as `slipwayd run ROLE` names them.
+	// Roles that may make the calls, as `slipwayd serve ROLE` names them.
 	Roles []string
 	// Calls by their full names: the generated …_FullMethodName.
 	Calls []string
