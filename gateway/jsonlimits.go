@@ -44,10 +44,10 @@ func (l jsonLimits) check(raw []byte) error {
 			depth--
 		}
 		if depth > l.depth {
-			return fmt.Errorf("Invalid JSON request body: it is nested more than %d deep", l.depth) //nolint:staticcheck // a sentence for the client
+			return fmt.Errorf("Invalid JSON request body: it is nested more than %d deep", l.depth)
 		}
 		if values > l.values {
-			return fmt.Errorf("Invalid JSON request body: it holds more than %d values", l.values) //nolint:staticcheck // a sentence for the client
+			return fmt.Errorf("Invalid JSON request body: it holds more than %d values", l.values)
 		}
 	}
 	return nil

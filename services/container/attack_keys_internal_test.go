@@ -52,6 +52,7 @@ func (s *Service) everything(t *testing.T) []byte {
 		if err != nil {
 			t.Fatal(err)
 		}
+		defer rows.Close()
 		for rows.Next() {
 			var id string
 			var request, plan []byte
@@ -62,7 +63,7 @@ func (s *Service) everything(t *testing.T) []byte {
 			all.Write(request)
 			all.Write(plan)
 		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -85,7 +85,7 @@ func layerBomb(t testing.TB) string {
 	return bombText
 }
 
-//nolint:gochecknoglobals // it takes seconds to make
+// It takes seconds to make.
 var (
 	made     sync.Once
 	bombText string

@@ -61,7 +61,7 @@ func TestForeignAnswersAreBounded(t *testing.T) {
 	raw := []byte(`{"credentials":[` + strings.Repeat(`{},`, limits.PlatformAnswer/3-100) + `{}]}`)
 	heap.Within(t, 8, 1<<20, raw, func() {
 		var answer struct{ Credentials []struct{ A [20]string } }
-		if answerShape.Decode(raw, &answer) == nil {
+		if answerShape().Decode(raw, &answer) == nil {
 			t.Error("a million credentials of nothing are read")
 		}
 	})

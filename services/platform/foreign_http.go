@@ -24,7 +24,7 @@ import (
 const tries = 3
 
 // answerShape bounds the JSON of another platform.
-var answerShape = bounded.Shape{Depth: 32, Values: limits.PlatformValues}
+func answerShape() bounded.Shape { return bounded.Shape{Depth: 32, Values: limits.PlatformValues} }
 
 // errStale is an access token that may be refreshed: the platform answered 401.
 var errStale = fault.Unauthenticated.Newf("The access token has expired")
@@ -144,7 +144,7 @@ func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
 	case resp.StatusCode != http.StatusOK || len(raw) > limits.PlatformAnswer:
 		return odd(q.endpoint, fmt.Errorf("%s answers %d with %d bytes", q.path, resp.StatusCode, len(raw)))
 	}
-	if err := answerShape.Decode(raw, answer); err != nil {
+	if err := answerShape().Decode(raw, answer); err != nil {
 		return odd(q.endpoint, fmt.Errorf("%s answers no JSON of the kind", q.path)) // it may hold a secret
 	}
 	return nil

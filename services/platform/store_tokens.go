@@ -46,8 +46,10 @@ func (s store) putToken(ctx context.Context, t token, userID int64, name string,
 
 // endMinted ends the codes and sessions that began with a token.
 func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
-	for _, table := range []string{"platform_codes", "platform_sessions"} {
-		if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE token_id = $1`, tokenID); err != nil {
+	for _, text := range []string{
+		`DELETE FROM platform_codes WHERE token_id = $1`, `DELETE FROM platform_sessions WHERE token_id = $1`,
+	} {
+		if _, err := tx.ExecContext(ctx, text, tokenID); err != nil {
 			return err
 		}
 	}
@@ -133,8 +135,11 @@ func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, er
 // deleteTokens also ends the user's sessions, and those on their way.
 func (s store) deleteTokens(ctx context.Context, userID int64) error {
 	return s.tx(ctx, func(t *sql.Tx) error {
-		for _, table := range []string{"platform_tokens", "platform_codes", "platform_sessions"} {
-			if _, err := t.ExecContext(ctx, `DELETE FROM `+table+` WHERE user_id = $1`, userID); err != nil {
+		for _, text := range []string{
+			`DELETE FROM platform_tokens WHERE user_id = $1`, `DELETE FROM platform_codes WHERE user_id = $1`,
+			`DELETE FROM platform_sessions WHERE user_id = $1`,
+		} {
+			if _, err := t.ExecContext(ctx, text, userID); err != nil {
 				return err
 			}
 		}

@@ -222,7 +222,7 @@ func (l layout) dropUploads(before time.Time) error {
 
 // delete has the library forget a tag or a manifest: it keeps index.json in memory.
 func (s *Store) delete(repository, reference string) error {
-	r, err := http.NewRequest(http.MethodDelete, "/v2/"+repository+"/manifests/"+reference, nil)
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "/v2/"+repository+"/manifests/"+reference, nil)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (s *steps) serve(l *net.UnixListener) {
 			continue
 		}
 		go func() {
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			if err := s.take(conn); err != nil {
 				s.log.Warn("A step was not served", "err", err)
 			}
@@ -213,7 +213,7 @@ func await(pidfd *os.File) {
 		return
 	}
 	_ = raw.Read(func(fd uintptr) bool {
-		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} //nolint:gosec // a descriptor is small
+		fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 		n, err := unix.Poll(fds, 0)
 		return err == nil && n > 0
 	})

@@ -94,7 +94,7 @@ func (d *Documents) Read(ctx context.Context, in io.Reader, said int64) (raw []b
 		return nil, nil, errTooLarge
 	}
 	var b bytes.Buffer
-	if _, err := io.CopyN(&b, in, limits.SmallDocument); err == io.EOF { // not errors.Is: what ends too early may have an io.EOF in it
+	if _, err := io.CopyN(&b, in, limits.SmallDocument); err == io.EOF { //nolint:errorlint // what ends too early may wrap an io.EOF
 		return b.Bytes(), func() {}, nil
 	} else if err != nil {
 		return nil, nil, err
