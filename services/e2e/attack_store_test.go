@@ -14,6 +14,7 @@ import (
 // back, also across a kill -9; asked for again they are built again. An image whose
 // name works stays.
 func TestAttackStoreNeverShrinks(t *testing.T) {
+	t.Parallel() // it waits for names to end
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))
