@@ -3,17 +3,21 @@ package container
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
 )
 
 // runs is a platform that knows which runs go on.
@@ -130,4 +134,55 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 			t.Errorf("it rose again: %v", err)
 		}
 	})
+}
+
+// TestRenewingUsesTheImage: an image that was built here is looked at with each life
+// that its name is given, or the image store would remove it under a living name; a
+// name whose run has ended keeps nothing.
+func TestRenewingUsesTheImage(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, _ := newKept(t, testkit.SQLite(t))
+	images := testkit.NewRegistry(t, testkit.Basic)
+	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, platform := time.Now().UTC().Truncate(time.Microsecond), &runs{live: map[string]bool{"run": true}}
+	s.deps.Now, s.deps.Platform = func() time.Time { return now }, platform
+	s.deps.Builds = Builds{Registry: images.Host, Repository: "builds"}
+	login := upstream.Login{Username: testkit.User, Password: testkit.Password}
+	s.deps.Keychain = caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: images.Host, Repository: "builds", Login: login})
+	s.deps.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{images.Host}, Metrics: prometheus.NewRegistry()})
+	images.Push(t, "builds:made", testkit.Image(t, "amd64", true))
+	plan := &containerv1.Plan{
+		Token: newToken(), Expiration: s.expiration(), Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}, BuildId: "beef_1",
+		Source: &containerv1.Source{Registry: images.Host, Repository: "builds", Reference: "made"},
+	}
+	if err := s.keep(ctx, &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
+		t.Fatal(err)
+	}
+	looks := func() (n int) {
+		now = now.Add(s.deps.TokenTTL/2 + time.Minute)
+		images.Requests()
+		s.renew(ctx)
+		for _, r := range images.Requests() {
+			if strings.HasSuffix(r, "/v2/builds/manifests/made") {
+				n++
+			}
+		}
+		return n
+	}
+	for range 3 {
+		if looks() == 0 {
+			t.Error("a name was renewed without a look at its image")
+		}
+		if rec, err := s.live(ctx, plan.GetToken()); err != nil || !rec.expires.Equal(now.Add(s.deps.TokenTTL)) {
+			t.Errorf("the name works until %v: %v", rec.expires, err)
+		}
+	}
+	platform.live["run"] = false
+	if looks() != 0 {
+		t.Error("after its run the image is still kept")
+	}
 }

@@ -1,0 +1,102 @@
+package registry
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/testkit"
+)
+
+// building is a container room whose every name waits for one build.
+type building struct {
+	containerv1.ContainerServiceClient
+}
+
+func (building) ResolveToken(_ context.Context, req *containerv1.ResolveTokenRequest, _ ...grpc.CallOption) (*containerv1.ResolveTokenResponse, error) {
+	return &containerv1.ResolveTokenResponse{Plan: &containerv1.Plan{
+		Token: req.GetToken(), Name: "x", Reference: "v1", Source: &containerv1.Source{Registry: "r", Repository: "x", Reference: "v1"},
+		Expiration: timestamppb.New(time.Now().Add(time.Hour)), BuildId: "beef_1",
+	}}, nil
+}
+
+// endless is a build room whose build goes on until it is let fail.
+type endless struct {
+	buildv1.BuildServiceClient
+	end chan struct{}
+}
+
+func (e endless) AwaitBuild(ctx context.Context, _ *buildv1.AwaitBuildRequest, _ ...grpc.CallOption) (*buildv1.AwaitBuildResponse, error) {
+	select {
+	case <-e.end:
+		return &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "solve"}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestAttackManyWaitingPulls: one client has as many pulls wait for a build as it may;
+// one more is told to come back, and another client waits as before.
+func TestAttackManyWaitingPulls(t *testing.T) {
+	t.Parallel()
+	builds := endless{end: make(chan struct{})}
+	s, err := New(Deps{
+		Containers: building{}, Builds: builds, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now,
+		Limiter:  ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
+		Settings: Settings{LayerDir: t.TempDir(), LayerCache: 1, ImageCache: 1 << 20, PullWait: time.Minute},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	ask := func(ip string) *httptest.ResponseRecorder {
+		ctx := rpc.WithCall(context.Background(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v2/wt/tok/x/manifests/v1", nil))
+		return w
+	}
+	const cluster, other = "192.0.2.1", "192.0.2.2"
+	var pulls sync.WaitGroup
+	waits := func(ip string, n int64) {
+		t.Helper()
+		for range n - s.metrics.waiting.Load() {
+			pulls.Go(func() {
+				if w := ask(ip); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "MANIFEST_UNKNOWN") {
+					t.Errorf("a pull that waited is answered %d: %s", w.Code, w.Body)
+				}
+			})
+		}
+		for end := time.Now().Add(20 * time.Second); s.metrics.waiting.Load() < n; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%d pulls wait, want %d", s.metrics.waiting.Load(), n)
+			}
+		}
+	}
+	waits(cluster, limits.WaitingPulls)
+	w := ask(cluster)
+	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "TOOMANYREQUESTS") ||
+		!strings.Contains(w.Body.String(), "at most 1000 at a time") {
+		t.Errorf("one more is answered %d, %v: %s", w.Code, w.Header(), w.Body)
+	}
+	waits(other, limits.WaitingPulls+1)
+	close(builds.end)
+	pulls.Wait()
+	if w := ask(cluster); w.Code != http.StatusNotFound {
+		t.Errorf("after the build's end a pull is answered %d: %s", w.Code, w.Body)
+	}
+}
