@@ -299,14 +299,19 @@ func (p *process) peak() int64 {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	return peakOf(p.t, p.cmd.Process.Pid)
+}
+
+func peakOf(t testing.TB, pid int) int64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		p.t.Fatal(err)
+		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	var kB int64
 	if _, err := fmt.Sscan(rest, &kB); err != nil {
-		p.t.Fatalf("no VmHWM in %s", status)
+		t.Fatalf("no VmHWM in %s", status)
 	}
 	return kB << 10
 }
