@@ -36,10 +36,18 @@ func TestLogsTellWhatHappenedButNoSecret(t *testing.T) {
 		if r.header.Get("X-Request-Id") != "my-own-id" {
 			t.Errorf("the request id became %q", r.header.Get("X-Request-Id"))
 		}
+		// A request is logged when it has been answered.
 		var all string
-		for _, proc := range p.procs {
-			all += proc.log()
-		}
+		_ = within(5*time.Second, func() error {
+			all = ""
+			for _, proc := range p.procs {
+				all += proc.log()
+			}
+			if !strings.Contains(all, `"my-own-id"`) {
+				return errors.New("the last request is not logged yet")
+			}
+			return nil
+		})
 		for name, secret := range map[string]string{
 			"access token": p.token, "capability": tokenOf(target), "password": testkit.Password, "given password": "hunter2-secret",
 			"variable": "variable-content", "bearer token": "good-for:",
