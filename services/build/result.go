@@ -133,6 +133,7 @@ func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) e
 	if r.GetSucceeded() {
 		reason = "succeeded"
 	}
+	s.noteCache(ctx, rec, r)
 	s.metrics.ended.WithLabelValues(reason).Inc()
 	if !rec.started.IsZero() {
 		s.metrics.seconds.WithLabelValues("queued").Observe(rec.started.Sub(rec.created).Seconds())

@@ -101,7 +101,8 @@ func (s *Service) clean(ctx context.Context, now time.Time) {
 		_, err1 := s.store.change(ctx, `DELETE FROM build_logs WHERE build_id IN
 			(SELECT id FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1)`, before)
 		_, err2 := s.store.change(ctx, `DELETE FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1`, before)
-		err = errors.Join(err1, err2)
+		_, err3 := s.store.change(ctx, `DELETE FROM build_caches WHERE noted_at < $1`, before)
+		err = errors.Join(err1, err2, err3)
 	}
 	if err != nil {
 		s.troubled(ctx, "Old builds were not removed", err)

@@ -38,9 +38,13 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	if err != nil {
 		return nil, err
 	}
+	cache, err := s.store.cache(ctx, rec)
+	if err != nil {
+		return nil, s.deps.DB.Fault("looking up a build's cache", err)
+	}
 	out := &buildv1.TakeJobResponse{
 		Recipe: recipe, Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
-		CacheScope: cacheScope(rec), Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
+		CacheScope: cacheScope(rec), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
 	}
 	if s.deps.Own != "" {
 		out.Forbidden = []string{s.deps.Own}

@@ -50,6 +50,12 @@ type Job struct {
 	ContentDigest string
 	// CacheScope names the caches; builds with different scopes share none.
 	CacheScope string
+	// CacheDigest is the cache manifest to import from Target's cache repository; ""
+	// for none.
+	CacheDigest string
+	// Exported is told the digest of the cache manifest that was pushed there; nil for
+	// nobody.
+	Exported func(digest string)
 	// Forbidden are images that no step may read: "<host>/<repository>", with all
 	// below it.
 	Forbidden []string

@@ -113,27 +113,6 @@ func TestBuildKitPushes(t *testing.T) {
 	}
 }
 
-// TestBuildKitImportsCaches lets a daemon that has built nothing yet find in a
-// cache repository what another one has left there.
-func TestBuildKitImportsCaches(t *testing.T) {
-	w := newWorkshop(t, setup{})
-	for i, where := range []string{"first", "second"} {
-		if i > 0 {
-			w.start(t)
-		}
-		for _, job := range []builder.Job{w.job(where+"_with", "FROM BASE\nRUN echo x > /x\n"), w.job(where+"_without", "FROM BASE\nRUN echo y > /y\n")} {
-			shared := strings.HasSuffix(job.ID, "_with")
-			if shared {
-				job.Target.CacheRepository = w.to.Host + "/cache/shared"
-			}
-			_, out, err := w.build(t, job)
-			if err != nil || strings.Contains(out.String(), "CACHED") != (shared && i > 0) {
-				t.Errorf("%s: %v", job.ID, err)
-			}
-		}
-	}
-}
-
 // TestBuildKitCachesByScope lets a build find the steps of a former one in the
 // cache, but none of another scope.
 func TestBuildKitCachesByScope(t *testing.T) {

@@ -118,6 +118,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 		if err == nil {
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
 			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
+			job.CacheDigest = r.GetCacheDigest()
 			return deadline(r, w.Now()), nil
 		}
 		if !away(err) || ctx.Err() != nil {
@@ -151,10 +152,12 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	out := newLogWriter(job, w.publish, w.Log)
 	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
 	seen := w.metrics.phases(bctx, q.engine, out)
+	var cache string
+	job.Exported = func(digest string) { cache = digest }
 	digest, err := w.build(bctx, w.skills()[q], job, seen)
 	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
-	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest}
+	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest, CacheDigest: cache}
 	if err != nil {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message = string(f.Reason), f.Message

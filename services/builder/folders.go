@@ -11,7 +11,7 @@ import (
 )
 
 // folders are a build's files on this machine while it runs.
-type folders struct{ root, dockerfile, context string }
+type folders struct{ root, dockerfile, context, cache string }
 
 func (f *folders) remove() { _ = os.RemoveAll(f.root) }
 
@@ -26,7 +26,7 @@ func (b *BuildKit) prepare(ctx context.Context, job Job) (*folders, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the build: %w", err)
 	}
-	f := &folders{root: root, dockerfile: filepath.Join(root, "dockerfile"), context: filepath.Join(root, "context")}
+	f := &folders{root: root, dockerfile: filepath.Join(root, "dockerfile"), context: filepath.Join(root, "context"), cache: filepath.Join(root, "cache")}
 	if err := b.fill(ctx, job, f); err != nil {
 		f.remove()
 		return nil, err
@@ -35,7 +35,7 @@ func (b *BuildKit) prepare(ctx context.Context, job Job) (*folders, error) {
 }
 
 func (b *BuildKit) fill(ctx context.Context, job Job, f *folders) error {
-	for _, dir := range []string{f.dockerfile, f.context} {
+	for _, dir := range []string{f.dockerfile, f.context, f.cache} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return err
 		}

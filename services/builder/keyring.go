@@ -3,12 +3,10 @@ package builder
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/session/auth"
 	"golang.org/x/crypto/nacl/sign"
 	"google.golang.org/grpc"
@@ -183,40 +181,4 @@ func (k *keyring) Credentials(ctx context.Context, req *auth.CredentialsRequest)
 		return nil, err
 	}
 	return &auth.CredentialsResponse{Username: login.Username, Secret: login.Password}, nil
-}
-
-// addCache has the layers kept where the request says, and read from there.
-func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, job Job, out Output) error {
-	repo := job.Target.GetCacheRepository()
-	if repo == "" {
-		return nil
-	}
-	conflict, err := k.conflict(ctx)
-	if err != nil {
-		return fmt.Errorf("asking for the logins at %s: %w", k.target.Host, err)
-	}
-	if conflict {
-		out.Print("", "The layers are not kept in "+repo+": it has other credentials than the repository at the same registry that the image is pushed to")
-		return nil
-	}
-	ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
-	opt.CacheImports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{"ref": ref}}}
-	opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{
-		"ref": ref, "mode": "max", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true",
-	}}}
-	return nil
-}
-
-// conflict says whether image and layers go to one registry with different logins:
-// the daemon may use the one for the other.
-func (k *keyring) conflict(ctx context.Context) (bool, error) {
-	if !oci.SameHost(k.cache.Host, k.target.Host) {
-		return false, nil
-	}
-	push, err := k.logins.push(ctx, k.target)
-	if err != nil {
-		return false, err
-	}
-	cache, err := k.logins.cache(ctx, k.cache)
-	return push != cache, err
 }

@@ -157,7 +157,7 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 				t.Fatal(err)
 			}
 			out, opt := &lines{}, client.SolveOpt{}
-			if err := keys.addCache(t.Context(), &opt, job, out); err != nil || (len(opt.CacheExports) == 1) != tc.want || (len(out.got) == 0) != tc.want {
+			if err := keys.addCache(t.Context(), &opt, job, t.TempDir(), out); err != nil || (len(opt.CacheExports) == 1) != tc.want || (len(out.got) == 0) != tc.want {
 				t.Errorf("%v, %d lines, %v", opt.CacheExports, len(out.got), err)
 			}
 		})

@@ -108,7 +108,7 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 		return "", err
 	}
 	opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
-	if err := keys.addCache(ctx, &opt, job, out); err != nil {
+	if err := keys.addCache(ctx, &opt, job, dirs.cache, out); err != nil {
 		return "", err
 	}
 	p := newProgress(out, l.redact)
@@ -130,6 +130,9 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
 	if digest == "" {
 		return "", &Failure{Internal, "The build service's daemon did not say what it made", nil}
+	}
+	if job.Exported != nil {
+		job.Exported(exportedCache(r.ExporterResponse))
 	}
 	if job.Recipe.GetConfig() == nil {
 		return digest, nil

@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ type Registries interface {
 	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
 	Source(repo upstream.Repository, a upstream.Access) oci.Source
 	Token(ctx context.Context, r upstream.TokenRequest) (token string, expires time.Time, err error)
+	ReadBlob(ctx context.Context, repo upstream.Repository, d digest.Digest, a upstream.Access, from, length int64) (io.ReadCloser, error)
 	BaseURL(host string) string
 }
 

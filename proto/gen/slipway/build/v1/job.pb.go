@@ -91,7 +91,10 @@ type Result struct {
 	HandedBack bool `protobuf:"varint,7,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
 	// Ticket of the delivery, from TakeJob: without it the message is not believed.
 	// It is good for nothing any more once the message is read. Secret.
-	Ticket        string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// Digest of the cache manifest that was pushed to the target's cache repository;
+	// "" for none.
+	CacheDigest   string `protobuf:"bytes,9,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -178,6 +181,13 @@ func (x *Result) GetHandedBack() bool {
 func (x *Result) GetTicket() string {
 	if x != nil {
 		return x.Ticket
+	}
+	return ""
+}
+
+func (x *Result) GetCacheDigest() string {
+	if x != nil {
+		return x.CacheDigest
 	}
 	return ""
 }
@@ -500,7 +510,7 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xe0\x01\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\x83\x02\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -510,7 +520,8 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\x06digest\x18\x06 \x01(\tR\x06digest\x12\x1f\n" +
 	"\vhanded_back\x18\a \x01(\bR\n" +
 	"handedBack\x12\x16\n" +
-	"\x06ticket\x18\b \x01(\tR\x06ticket\"\\\n" +
+	"\x06ticket\x18\b \x01(\tR\x06ticket\x12!\n" +
+	"\fcache_digest\x18\t \x01(\tR\vcacheDigest\"\\\n" +
 	"\bLogChunk\x12\x1a\n" +
 	"\bdelivery\x18\x01 \x01(\x05R\bdelivery\x124\n" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +

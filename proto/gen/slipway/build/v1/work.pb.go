@@ -162,7 +162,10 @@ type TakeJobResponse struct {
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
 	// Images that no step may read, "<host>/<repository>" with all below it: the
 	// service's own.
-	Forbidden     []string `protobuf:"bytes,7,rep,name=forbidden,proto3" json:"forbidden,omitempty"`
+	Forbidden []string `protobuf:"bytes,7,rep,name=forbidden,proto3" json:"forbidden,omitempty"`
+	// The cache manifest to import from the target's cache repository: the last one
+	// that a build of the same owner exported there; "" for none.
+	CacheDigest   string `protobuf:"bytes,8,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +247,13 @@ func (x *TakeJobResponse) GetForbidden() []string {
 		return x.Forbidden
 	}
 	return nil
+}
+
+func (x *TakeJobResponse) GetCacheDigest() string {
+	if x != nil {
+		return x.CacheDigest
+	}
+	return ""
 }
 
 // GetContextRequest names a context.
@@ -474,7 +484,7 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x0eTakeJobRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\"\xab\x02\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\"\xce\x02\n" +
 	"\x0fTakeJobResponse\x120\n" +
 	"\x06recipe\x18\x01 \x01(\v2\x18.slipway.build.v1.RecipeR\x06recipe\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12%\n" +
@@ -483,7 +493,8 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"cacheScope\x12\x16\n" +
 	"\x06ticket\x18\x05 \x01(\tR\x06ticket\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x1c\n" +
-	"\tforbidden\x18\a \x03(\tR\tforbidden\"+\n" +
+	"\tforbidden\x18\a \x03(\tR\tforbidden\x12!\n" +
+	"\fcache_digest\x18\b \x01(\tR\vcacheDigest\"+\n" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
