@@ -53,7 +53,8 @@ func (a *App) adminHandler() http.Handler {
 
 // onThisMachine serves loopback alone, and no browser that was led there under
 // another name: a profile costs CPU for as long as it is asked for, and tells how
-// the service works inside. The port itself may be open to probes and Prometheus.
+// the service works inside, and images can be removed. The port itself may be open to
+// probes and Prometheus.
 func onThisMachine(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -63,7 +64,7 @@ func onThisMachine(h http.HandlerFunc) http.HandlerFunc {
 		named, err := netip.ParseAddr(host)
 		peer, perr := netip.ParseAddrPort(r.RemoteAddr)
 		if perr != nil || !peer.Addr().Unmap().IsLoopback() || host != "localhost" && (err != nil || !named.IsLoopback()) {
-			http.Error(w, "Profiles are for this machine alone: ask for http://127.0.0.1", http.StatusForbidden)
+			http.Error(w, "This is for this machine alone: ask for http://127.0.0.1", http.StatusForbidden)
 			return
 		}
 		h(w, r)

@@ -17,13 +17,17 @@ const (
 	AllWaitingPulls = 10_000
 )
 
+// IdleStream is how much memory a log or event stream takes at most while nothing is
+// said, in bytes.
+const IdleStream = 128 << 10
+
 // clientRows bound what one client may ask for at a time, or hold open.
 func clientRows() []Row {
 	return []Row{
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before anybody looks at them"},
 		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not stand for any number of requests"},
-		{What: "logs, event streams and downloads that one address has open", Key: "streams_client", Why: "they stay open for hours, at up to 32 KiB each"},
+		{What: "logs, event streams and downloads that one address has open", Key: "streams_client", Why: "they stay open for hours, at up to " + size(IdleStream) + " each"},
 		{What: "logs, event streams and downloads that a process has open", Key: "streams_total", Why: "the same, from many addresses"},
 		{What: "pulls of one client that wait for builds", Bound: "1000", Why: "each holds a connection for up to pull_wait; the nodes of a cluster share an address"},
 		{What: "pulls that wait for builds in a process", Bound: "10000", Why: "the same, from many clients"},
