@@ -54,7 +54,8 @@ type App struct {
 	shedder *shedder
 	// storeLogin opens the embedded image store; zero where there is none.
 	storeLogin upstream.Login
-	images     *registry.Store
+	// images is the embedded image store; nil where there is none.
+	images *registry.Store
 	// storeGrant makes the logins of builds for it; nil where there is none.
 	storeGrant func(caller.Grant) upstream.Login
 
