@@ -65,14 +65,14 @@ func worst(t testing.TB) map[string]struct{ path, body string } {
 func layerBomb(t testing.TB) string {
 	t.Helper()
 	made.Do(func() {
-		var out bytes.Buffer
-		z, tar := gzip.NewWriter(&out), sha256.New()
+		var member, out bytes.Buffer
+		z, tar, zeros := gzip.NewWriter(&member), sha256.New(), make([]byte, 1<<20)
+		_, _ = z.Write(zeros)
+		_ = z.Close()
 		for range 900 {
-			zeros := make([]byte, 1<<20)
-			_, _ = z.Write(zeros)
+			_, _ = out.Write(member.Bytes())
 			_, _ = tar.Write(zeros)
 		}
-		_ = z.Close()
 		raw, err := json.Marshal(map[string]any{
 			"location": "data:" + base64.StdEncoding.EncodeToString(out.Bytes()), "gzipSize": out.Len(),
 			"gzipDigest": digest.FromBytes(out.Bytes()).String(), "tarDigest": digest.NewDigest(digest.SHA256, tar).String(),
