@@ -1,7 +1,7 @@
 // Package gateway is the REST contract: it turns the HTTP calls of
-// contract/container-service.md into gRPC calls, and their answers into the exact
-// JSON that clients expect. It knows the wire types and nothing of the services
-// behind them.
+// gateway/contract/container-service.md into gRPC calls, and their answers into the
+// exact JSON that clients expect. It knows the wire types and nothing of the
+// services behind them.
 package gateway
 
 import (

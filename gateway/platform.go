@@ -16,11 +16,10 @@ import (
 // MaxPlatformBody is the largest request body of the platform's face in bytes.
 const MaxPlatformBody = 16_000_000
 
-// NewPlatform answers the handler of the platform's REST face, with its paths at
-// the root: the legacy base address is the same handler behind
-// http.StripPrefix("/api", …). The request id that errors show is the
-// X-Request-Id of the response, which the caller's middleware sets. Truth:
-// contract/platform.md, section 1.
+// NewPlatform answers the handler of the platform's REST face, with its paths at the
+// root: the legacy base address is the same handler behind http.StripPrefix("/api",
+// …). The request id that errors show is the X-Request-Id of the response, which the
+// caller's middleware sets. Truth: gateway/contract/platform.md#conventions.
 func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handler, error) {
 	mux, err := routePlatform(ctx, room)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// signIn is the platform's way in for programs: a page on which a person shows
-// their token, and the token endpoint (contract/platform.md §2). Forms and
+// signIn is the platform's way in for programs: a page on which a person shows their
+// token, and the token endpoint (gateway/contract/platform.md#sign-in). Forms and
 // redirects are no calls of the API, so they are handled here.
 type signIn struct {
 	mux  *runtime.ServeMux

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Reasons why a build failed (contract/container-service.md §4).
+// Reasons why a build failed (gateway/contract/container-service.md#reasons).
 const (
 	reasonTimeout   = "timeout"
 	reasonCancelled = "cancelled"

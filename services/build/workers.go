@@ -114,10 +114,11 @@ func (w *workers) live() []sign {
 	return out
 }
 
-// able is rule 12 of contract/container-service.md: fault.Unsupported, with the
-// reason, when no worker can do it. A worker that was there a moment ago may just
-// be on its way back, and one that starts may be able to. Shortly after our own
-// start none may have been heard, but for those that say that they cannot.
+// able follows gateway/contract/container-service.md#capabilities:
+// fault.Unsupported, with the reason, when no worker can do it. A worker that was
+// there a moment ago may just be on its way back, and one that starts may be able
+// to. Shortly after our own start none may have been heard, but for those that say
+// that they cannot.
 func (w *workers) able(c capability) error {
 	now := w.now()
 	if w.slots(c) > 0 {

@@ -135,9 +135,10 @@ type place struct {
 	own bool
 }
 
-// place looks at every image that the recipe names (rule 10). What is built from
-// public ones alone is shared; anything else belongs to its caller, and so does
-// what is pushed to a user's own repository.
+// place looks at every image that the recipe names
+// (gateway/contract/container-service.md#source-images). What is built from public
+// ones alone is shared; anything else belongs to its caller, and so does what is
+// pushed to a user's own repository.
 func (s *Service) place(ctx context.Context, c checked, who caller.ID) (place, error) {
 	public, err := s.readable(ctx, who, c.recipe)
 	for _, part := range c.parts {

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestTenancy is contract §3, Scope.
+// TestTenancy holds gateway/contract/container-service.md#scope.
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))

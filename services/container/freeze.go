@@ -67,9 +67,10 @@ func (c checked) sifOf(job *buildv1.SubmitBuildRequest, p place) *buildv1.Submit
 	return out
 }
 
-// checkPusher is rule 8: a Singularity image is pushed with the caller's own
-// credentials, which the platform has. Nobody waits for a build that cannot be
-// pushed because the caller's role may not use them.
+// checkPusher follows gateway/contract/container-service.md#singularity-images: a
+// Singularity image is pushed with the caller's own credentials, which the platform
+// has. Nobody waits for a build that cannot be pushed because the caller's role may
+// not use them.
 func (s *Service) checkPusher(ctx context.Context, c checked, who caller.ID) error {
 	if c.raw.GetBuildRepository() == "" || who.IsAnonymous() && !c.isSif() {
 		return nil

@@ -84,7 +84,8 @@ type contents struct {
 	who *platformv1.Identity
 }
 
-// checkLayers is rule 9, for layers, the build context and a lock.
+// checkLayers checks layers, the build context and a lock
+// (gateway/contract/container-service.md#layers).
 func (s *Service) checkLayers(ctx context.Context, c checked, who *platformv1.Identity) (contents, error) {
 	out := contents{layers: map[string][]byte{}, who: who}
 	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The strategies of contract/container-service.md §3, Naming.
+// The strategies of gateway/contract/container-service.md#naming.
 const (
 	nameNone        = "none"
 	nameTagPrefix   = "tagPrefix"

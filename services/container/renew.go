@@ -22,7 +22,7 @@ func (s *Service) renewEvery() time.Duration {
 
 // renew gives another life to names whose run goes on. A name is renewed in the
 // second half of its life; once its run has ended it lives out the one it has
-// (contract/container-service.md §3). Replicas may do it at once.
+// (gateway/contract/container-service.md#token-life). Replicas may do it at once.
 func (s *Service) renew(ctx context.Context) {
 	now := s.deps.Now()
 	live := map[string]bool{}

@@ -94,7 +94,7 @@ func (c *checked) divide() error {
 	return nil
 }
 
-// checkNames is rule 3.
+// checkNames follows gateway/contract/container-service.md#names.
 func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, error) {
 	for _, f := range []struct{ name, value string }{
 		{"buildRepository", r.GetBuildRepository()}, {"cacheRepository", r.GetCacheRepository()},
@@ -128,7 +128,7 @@ func named(field string, err error) error {
 	return err
 }
 
-// checkContent is rule 5.
+// checkContent follows gateway/contract/container-service.md#content.
 func checkContent(r *containerv1.ContainerRequest) error {
 	image, file, packages := r.GetContainerImage() != "", r.GetContainerFile() != "", !isEmptyPackages(r.GetPackages())
 	switch {
@@ -148,7 +148,7 @@ func checkContent(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkDeprecated is rule 6.
+// checkDeprecated follows gateway/contract/container-service.md#deprecated-path.
 func checkDeprecated(r *containerv1.ContainerRequest) error {
 	if !isEmptyPackages(r.GetPackages()) {
 		return fault.Invalid.Newf("packages needs the path /v1alpha2/container")
@@ -159,7 +159,8 @@ func checkDeprecated(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkFreeze is rules 7 and 8.
+// checkFreeze follows gateway/contract/container-service.md#freezing and
+// #singularity-images.
 func checkFreeze(r *containerv1.ContainerRequest) error {
 	switch {
 	case r.GetFreeze() && r.GetBuildRepository() == "":

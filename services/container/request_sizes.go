@@ -23,7 +23,8 @@ type counted struct {
 	most, text int
 }
 
-// checkSizes is rule 2: every text and every list has a bound, whatever becomes of it.
+// checkSizes holds every text and every list to its bound, whatever becomes of it
+// (gateway/contract/container-service.md#sizes).
 func checkSizes(r *containerv1.ContainerRequest) error {
 	for _, l := range lists(r) {
 		if len(l.list) > l.most {

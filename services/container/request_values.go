@@ -15,7 +15,8 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// checkValues is rule 1: values of closed sets, and texts with a form.
+// checkValues checks values of closed sets, and texts with a form
+// (gateway/contract/container-service.md#values).
 func checkValues(r *containerv1.ContainerRequest) (oci.Platform, error) {
 	for _, s := range []struct {
 		field, value string

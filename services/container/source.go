@@ -43,8 +43,9 @@ func newSources(d Deps) *sources {
 	}
 }
 
-// resolve is rule 10: it answers the digest that the image has now. fault.Invalid,
-// naming the field and the image, when the caller cannot read it.
+// resolve returns the digest that the image has now. fault.Invalid, naming the field
+// and the image, when the caller cannot read it
+// (gateway/contract/container-service.md#source-images).
 func (s *sources) resolve(ctx context.Context, who caller.ID, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
 	access, err := s.keychain.Access(ctx, who, image.Registry, image.Repository)
 	if err != nil {

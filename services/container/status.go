@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// The states of contract/container-service.md §4 that this service has.
+// The states of gateway/contract/container-service.md#status that this service has.
 const (
 	statusPending  = "PENDING"
 	statusBuilding = "BUILDING"

@@ -116,7 +116,8 @@ func (s *Service) gate() caller.Gate {
 	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}
 }
 
-// switchedOff is rule 12, as far as this room knows.
+// switchedOff follows gateway/contract/container-service.md#capabilities, as far as
+// this room knows.
 func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):

@@ -88,7 +88,7 @@ func (p *program) daemon(args ...string) string {
 	return string(out)
 }
 
-// TestUsage is contract §8, for pulls.
+// TestUsage holds gateway/contract/container-service.md#counts, for pulls.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)

@@ -1,6 +1,6 @@
-// Package inspect owns nothing: it reads image metadata at other people's
-// registries with the caller's own login and answers it in the shape of
-// contract/container-service.md §5.
+// Package inspect owns nothing: it reads image metadata at other people's registries
+// with the caller's own login and answers it in the shape of
+// gateway/contract/container-service.md#inspection.
 package inspect
 
 import (

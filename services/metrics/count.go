@@ -81,7 +81,7 @@ func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) 
 	return r, nil
 }
 
-// answer is contract §8, form by form.
+// answer has a form for each query (gateway/contract/container-service.md#counts).
 func (s *Service) answer(ctx context.Context, m metric, day, org string) (reply, error) {
 	name := string(m)
 	if org != "" {

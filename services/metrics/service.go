@@ -1,8 +1,8 @@
 // Package metrics owns how much the service is used: builds, pulls, and pulls of
 // images with a file system client's layer, by day and organisation
-// (contract/container-service.md §8). Other rooms say what happens on the bus
-// (slipway.metrics.v1.Batch); nothing here is asked while somebody pulls. The
-// truth is the tables metrics_*; the stream METRICS_EVENTS, which this room
+// (gateway/contract/container-service.md#counts). Other rooms say what happens on
+// the bus (slipway.metrics.v1.Batch); nothing here is asked while somebody pulls.
+// The truth is the tables metrics_*; the stream METRICS_EVENTS, which this room
 // makes, holds what is not counted yet.
 package metrics
 

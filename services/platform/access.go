@@ -55,8 +55,8 @@ type rule struct {
 	workspace role
 }
 
-// rules is the one place that says who may do what (contract/platform.md §3). A
-// call that is not here is refused.
+// rules is the one place that says who may do what
+// (gateway/contract/platform.md#roles). A call that is not here is refused.
 func rules() map[string]rule {
 	const in, owns = orgMember, orgOwner
 	return map[string]rule{

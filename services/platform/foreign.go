@@ -24,7 +24,7 @@ const (
 )
 
 // Foreign is other platforms, which are believed about their users
-// (contract/platform.md §4). The zero value is none.
+// (gateway/contract/platform.md#foreign-platforms). The zero value is none.
 type Foreign struct {
 	// Endpoints are their base URLs, without a slash at the end.
 	Endpoints []string

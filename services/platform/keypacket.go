@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// pack makes a key packet (contract/platform.md §4): version, "P", session key
-// and data, joined by backslashes.
+// pack makes a key packet (gateway/contract/platform.md#key-packet): version, "P",
+// session key and data, joined by backslashes.
 func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
 	size, lock := 16, func(key []byte) ([]byte, error) {
 		// Version 1 is what existing services understand.

@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// token is an access token: base64 of `{"tid":N}.<40 hex>` (contract/platform.md
-// §2). N is the id that it is looked up by; the 160 random bits behind the dot
-// are the secret.
+// token is an access token: base64 of `{"tid":N}.<40 hex>`
+// (gateway/contract/platform.md#access-tokens). N is the id that it is looked up by;
+// the 160 random bits behind the dot are the secret.
 type token struct {
 	id     int64
 	secret string

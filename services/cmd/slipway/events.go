@@ -11,7 +11,8 @@ import (
 // maxEvent is the longest line of an event stream, in bytes.
 const maxEvent = 16_000_000
 
-// event is a Server-Sent Event: "log", "phase" or "done" (contract §1).
+// event is a Server-Sent Event: "log", "phase" or "done"
+// (gateway/contract/container-service.md#calls).
 type event struct {
 	name, data string
 }

@@ -21,8 +21,8 @@ import (
 // dataPrefix marks a layer whose content is in the request.
 const dataPrefix = "data:"
 
-// Limits of contract/container-service.md §2: a location has at most 14,000,000
-// characters, its prefix included.
+// Limits of gateway/contract/container-service.md#container-request: a location has
+// at most 14,000,000 characters, its prefix included.
 const (
 	maxBase64  = 14_000_000 - len(dataPrefix)
 	maxContent = int64(maxBase64 / 4 * 3)

@@ -27,9 +27,9 @@ const webPatience = 5 * time.Minute
 // clientID is what the server's page calls this program.
 const clientID = "slipway"
 
-// signInOnTheWeb answers an access token of this machine's own: a browser brings
-// a code to a loopback address (contract/platform.md §2, PKCE), the code gives a
-// token of an hour, and that one makes it.
+// signInOnTheWeb answers an access token of this machine's own: a browser brings a
+// code to a loopback address (gateway/contract/platform.md#sign-in, PKCE), the code
+// gives a token of an hour, and that one makes it.
 func (s *settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), webPatience)
 	defer cancel()

@@ -1,9 +1,9 @@
 // Command slipway is the client: it asks a server for images, and about images.
 //
-// It speaks the public REST contract (contract/container-service.md, platform.md)
-// and nothing else, keeps nothing between two calls but the logins, and shows the
-// server's own words when it is refused. Results go to standard output, alone; what went wrong goes to
-// standard error.
+// It speaks the public REST contract (gateway/contract/container-service.md,
+// platform.md) and nothing else, keeps nothing between two calls but the logins, and
+// shows the server's own words when it is refused. Results go to standard output,
+// alone; what went wrong goes to standard error.
 package main
 
 import (

@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Keychain finds the login for a caller and a repository (contract/registry.md,
-// Upstream). Safe for concurrent use.
+// Keychain finds the login for a caller and a repository
+// (gateway/contract/registry.md#credentials). Safe for concurrent use.
 type Keychain struct {
 	service  map[string]upstream.Login
 	platform platformv1.PlatformServiceClient

@@ -1,6 +1,7 @@
-// Package ratelimit counts what callers do in Redis and says when it is enough:
-// a sliding window that is right across replicas (contract/container-service.md
-// §6). It owns the Redis prefix `limit:` and knows nothing of what is counted.
+// Package ratelimit counts what callers do in Redis and says when it is enough: a
+// sliding window that is right across replicas
+// (gateway/contract/container-service.md#limits). It owns the Redis prefix `limit:`
+// and knows nothing of what is counted.
 package ratelimit
 
 import (
