@@ -90,7 +90,7 @@ func TestDockerfilesThatAreRefused(t *testing.T) {
 		{"no image", "FROM", "FROM must be written"},
 		{"empty image", "FROM $X", "empty"},
 		{"malformed image", "FROM A B/c", "FROM must be written"},
-		{"upper case", "FROM Abc/D", "no valid image name"},
+		{"upper case", "FROM Abc/D", "not a valid image name"},
 		{"stage's name", "FROM a AS 1b", "no name for a stage"},
 		{"stage's number", "FROM a\nCOPY --from=3 / /", "no such stage"},
 		{"negative number", "FROM a\nCOPY --from=-1 / /", "no such stage"},

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -300,6 +301,24 @@ func (p *process) peak() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return peakOf(p.t, p.cmd.Process.Pid)
+}
+
+// processor is the time of processors that the process ever took.
+func (p *process) processor() time.Duration {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // its name may hold blanks
+	var user, system int64                        // proc(5): utime and stime, in hundredths of a second
+	fields := strings.Fields(rest)
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
+		p.t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
 func peakOf(t testing.TB, pid int) int64 {

@@ -106,7 +106,7 @@ type document struct {
 func (l look) manifest(ctx context.Context, image oci.Reference) (document, error) {
 	r, err := ref.New(image.String())
 	if err != nil {
-		return document{}, fault.Invalid.New("containerImage is no valid image name", err)
+		return document{}, fault.Invalid.New("containerImage is not a valid image name", err)
 	}
 	m, err := l.client.ManifestGet(ctx, r)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // Reference is a fully qualified image name. Exactly one of Tag and Digest is
@@ -29,6 +30,8 @@ func ParseReference(s string) (Reference, error) {
 	switch {
 	case s == "":
 		return Reference{}, fault.Invalid.Newf("the image name is empty")
+	case len(s) > limits.Name: // before a pattern is matched against it
+		return Reference{}, fault.Invalid.Newf("%q is too long for an image name: it has %d bytes, at most %d are read", shorten(s), len(s), limits.Name)
 	case strings.Contains(s, "://"):
 		return Reference{}, fault.Invalid.Newf("%q must not have a scheme; write e.g. docker.io/library/ubuntu:24.04", shorten(s))
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
@@ -36,7 +39,7 @@ func ParseReference(s string) (Reference, error) {
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
-		return Reference{}, fault.Invalid.New(fmt.Sprintf("%q is no valid image name (%v)", shorten(s), err), nil)
+		return Reference{}, fault.Invalid.New(fmt.Sprintf("%q is not a valid image name (%v)", shorten(s), err), nil)
 	}
 	ref := Reference{Registry: reference.Domain(named), Repository: reference.Path(named), Tag: "latest"}
 	if t, ok := named.(reference.Tagged); ok {
