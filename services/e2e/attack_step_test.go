@@ -148,6 +148,11 @@ func TestStepsReachNothing(t *testing.T) {
 			t.Errorf("%s is reached: %s", a, tail(got, 3000))
 		}
 	}
+	// Two steps that run at once listen on one port, and each hears itself alone.
+	got = log(listens("one"), "FROM "+base, listens("two"), "COPY --from=0 /heard /also")
+	if !strings.Contains(got, "one heard one.") || !strings.Contains(got, "two heard two.") {
+		t.Errorf("steps that listen on one port: %s", tail(got, 3000))
+	}
 	// While one step holds thousands of connections, others are built and pushed.
 	flood := p.order(recipe("FROM "+base, "RUN /hostile flood"))
 	if got := log("RUN echo meanwhile", "RUN --network=none busybox wget -q -O - http://127.0.0.1:3128/ || echo nothing there"); !strings.Contains(got, "nothing there") {
@@ -156,6 +161,13 @@ func TestStepsReachNothing(t *testing.T) {
 	if s := p.finished(t, flood); s["succeeded"] != true {
 		t.Errorf("the flood ends as %v", s)
 	}
+}
+
+// listens is a step that says its name to whoever connects to a port, and connects to
+// it when another step had time to do the same.
+func listens(name string) string {
+	return "RUN (while :; do echo " + name + " | busybox nc -l -p 5000; done) & busybox sleep 3; " +
+		"busybox nc 127.0.0.1 5000 </dev/null >/heard; echo " + name + " heard $(busybox cat /heard)."
 }
 
 // TestStepsAreCachedFromEverySlot makes two images at once, and their steps again.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -212,7 +211,7 @@ func TestTwoProcessesOnOneFolder(t *testing.T) {
 	t.Parallel()
 	p := oneProcess(t, common(t, nil, nil))
 	env := common(t, nil, settings{"data_dir": p.procs[0].env["data_dir"], "http_addr": "127.0.0.1:0", "admin_addr": "127.0.0.1:0", "platform_http_addr": "", "public_url": p.url})
-	second := &process{t: t, name: "second", binary: filepath.Join(binaries, "slipwayd"), env: env, admin: "http://127.0.0.1:1"}
+	second := &process{t: t, name: "second", env: env, admin: "http://127.0.0.1:1"}
 	go func() { _ = second.launch() }()
 	if err := within(time.Minute, func() error {
 		if !strings.Contains(second.log(), "another slipwayd uses") {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,13 +52,25 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// plain is the program without the race detector, for tests that hold all of its memory
-// against a bound: it is built when the first one asks.
-var plain = sync.OnceValues(func() (string, error) {
+// thisProgram is the setting of tests that run another slipwayd than TestMain's.
+const thisProgram = "THIS_PROGRAM"
+
+// withoutRace is a slipwayd without the race detector, for tests that hold all of its
+// memory or time against a bound. It is built when the first one asks.
+func withoutRace(t testing.TB) string {
+	t.Helper()
+	path, err := buildWithoutRace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildWithoutRace = sync.OnceValues(func() (string, error) {
 	if os.Getenv("SLIPWAY_TEST_RACE") == "" {
 		return filepath.Join(binaries, "slipwayd"), nil
 	}
-	path := filepath.Join(binaries, "plain", "slipwayd")
+	path := filepath.Join(binaries, "norace", "slipwayd")
 	build := exec.Command("go", "build", "-o", path, "slipway.dev/services/cmd/slipwayd")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
@@ -85,12 +98,11 @@ func (s settings) environ() []string {
 
 // process is one running slipwayd.
 type process struct {
-	t      testing.TB
-	name   string
-	binary string
-	args   []string
-	env    settings
-	admin  string
+	t     testing.TB
+	name  string
+	args  []string
+	env   settings
+	admin string
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd
@@ -108,7 +120,7 @@ func (p *process) start() {
 func (p *process) launch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd = exec.Command(p.binary, append([]string{"serve"}, p.args...)...)
+	p.cmd = exec.Command(cmp.Or(p.env[thisProgram], filepath.Join(binaries, "slipwayd")), append([]string{"serve"}, p.args...)...)
 	p.cmd.Env = p.env.environ()
 	if p.logs == nil {
 		p.logs = &bytes.Buffer{}
@@ -249,11 +261,6 @@ func eachShape(t *testing.T, plain []string, more settings, scenario func(t *tes
 
 func oneProcess(t testing.TB, s settings) *program {
 	t.Helper()
-	return oneProcessOf(t, filepath.Join(binaries, "slipwayd"), s)
-}
-
-func oneProcessOf(t testing.TB, binary string, s settings) *program {
-	t.Helper()
 	web, admin := "127.0.0.1:"+testkit.FreePort(t), "127.0.0.1:"+testkit.FreePort(t)
 	env := settings{
 		"http_addr": web, "admin_addr": admin, "public_url": "http://" + web, "data_dir": t.TempDir(),
@@ -261,18 +268,13 @@ func oneProcessOf(t testing.TB, binary string, s settings) *program {
 	}
 	maps.Copy(env, s)
 	p := &program{t: t, url: "http://" + web, platform: "http://" + env["platform_http_addr"], host: web, replicas: []string{web}, token: adminToken}
-	p.addOf(binary, "all", admin, nil, env)
+	p.add("all", admin, nil, env)
 	return p
 }
 
 func (p *program) add(name, admin string, args []string, env settings) *process {
 	p.t.Helper()
-	return p.addOf(filepath.Join(binaries, "slipwayd"), name, admin, args, env)
-}
-
-func (p *program) addOf(binary, name, admin string, args []string, env settings) *process {
-	p.t.Helper()
-	proc := &process{t: p.t, name: name, binary: binary, args: args, env: env, admin: "http://" + admin}
+	proc := &process{t: p.t, name: name, args: args, env: env, admin: "http://" + admin}
 	p.procs = append(p.procs, proc)
 	p.t.Cleanup(func() {
 		proc.kill()
