@@ -152,7 +152,7 @@ func TestRecipesThatAreRefused(t *testing.T) {
 		{"command with NUL", options(&containerv1.CondaOptions{Commands: []string{"RUN x", "RUN \x00"}}), "packages.condaOpts.commands[1]"},
 		{"environment", environment("x"), "packages.environment must be a Conda environment file"},
 		{"conda file", &containerv1.ContainerRequest{CondaFile: b64("x")}, "condaFile must be a Conda environment file"},
-		{"container file", &containerv1.ContainerRequest{ContainerFile: b64("RUN x")}, "containerFile: line 1: RUN must not stand before FROM"},
+		{"container file", &containerv1.ContainerRequest{ContainerFile: b64("RUN x")}, "containerFile: line 1: RUN must come after FROM"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

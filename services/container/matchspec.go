@@ -15,6 +15,9 @@ type matchSpec struct {
 	options string
 }
 
+// wordLetters are those that mean themselves wherever they stand.
+const wordLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
+
 // maxSpec is how long a specification may be, in characters.
 const maxSpec = 500
 

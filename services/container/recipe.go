@@ -56,11 +56,12 @@ func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, erro
 	return out, out.readImages(p)
 }
 
-func (r *recipe) readImages(p oci.Platform) (err error) {
-	if r.images, err = imagesOf(r.containerFile, p); err != nil {
-		return named(r.field, err)
+func (r *recipe) readImages(p oci.Platform) error {
+	f, err := dockerfile.Read(r.containerFile)
+	if err == nil {
+		r.images, err = f.Images(p)
 	}
-	return named(r.field, dockerfile.Check(r.containerFile))
+	return named(r.field, err)
 }
 
 // decoded is the text behind base64 that has been checked.

@@ -111,15 +111,17 @@ func (b bounds) variable(text string, depth int) (length, n int) {
 	if !braced {
 		return length, n
 	}
+	rest := text[n:]
 	switch {
-	case strings.HasPrefix(text[n:], "}"):
+	case strings.HasPrefix(rest, "}"):
 		return length, n + 1
-	case strings.HasPrefix(text[n:], "/"):
+	case rest != "" && strings.IndexByte("/%#", rest[0]) >= 0:
 		if depth >= limits.DockerfileDepth {
 			return huge, len(text)
 		}
 		// Each character may be replaced, and the replacement may hold what it replaces.
-		end := n + regionEnd(text[n:], b.escape)
+		// A pattern is held against each character: it costs time where it gains none.
+		end := n + regionEnd(rest, b.escape)
 		return min((length+1)*(b.of(text[n:end], depth+1)+1), huge), end
 	}
 	return length, n

@@ -1,9 +1,9 @@
-// Package dockerfile says how large a Dockerfile gets when an engine expands it. A
-// few hundred bytes of variables that name each other stand for gigabytes, in the
-// engine as in whoever reads the file before it: Check refuses such files before
-// anything is expanded. It reads with BuildKit's own parser, holds no state and does no
-// I/O. Truth: frontend/dockerfile of the BuildKit in go.mod, and the table
-// internal/limits.
+// Package dockerfile reads Dockerfiles with BuildKit's own parser and lexer, so that
+// what we read is what the engine reads: which images a build needs, and how large
+// the file gets when it is expanded. A few hundred bytes of variables that name each
+// other stand for gigabytes, so Read bounds the growth before anything is expanded.
+// It builds nothing, holds no state and does no I/O. Truth: frontend/dockerfile of the
+// BuildKit in go.mod, and the table internal/limits.
 package dockerfile
 
 import (
@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/moby/buildkit/frontend/dockerfile/command"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
@@ -20,11 +21,45 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Check reads a Dockerfile and computes how long its texts can get at most, without
-// making them. fault.Invalid, naming the line, for a file that is malformed, has too
-// many parts, or grows beyond limits.DockerfileGrowth in one instruction or
+// File is a Dockerfile within the limits. Make it with Read; safe for concurrent use.
+type File struct {
+	// escape is the escape character, `\` or a backtick.
+	escape rune
+	// args stand before the first FROM.
+	args   []instructions.ArgCommand
+	stages []instructions.Stage
+}
+
+// Read parses a Dockerfile and computes how long its texts can get at most, without
+// expanding them. fault.Invalid, naming the line, for a file that is malformed, has
+// too many parts, or grows beyond limits.DockerfileGrowth in one instruction or
 // limits.DockerfileExpanded in all.
-func Check(text string) error {
+func Read(text string) (*File, error) {
+	if err := checkText(text); err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(strings.NewReader(text))
+	if err != nil {
+		return nil, malformed(err)
+	}
+	if err := checkFirst(parsed.AST); err != nil {
+		return nil, err
+	}
+	f := &File{escape: parsed.EscapeToken}
+	if f.stages, f.args, err = instructions.Parse(parsed.AST, nil); err != nil {
+		return nil, malformed(err)
+	}
+	switch n := len(f.stages); {
+	case n == 0:
+		return nil, fault.Invalid.Newf("the Dockerfile has no FROM")
+	case n > limits.DockerfileStages:
+		return nil, fault.Invalid.Newf("the Dockerfile has %d stages; %d are the most", n, limits.DockerfileStages)
+	}
+	return f, newGrowth(f.escape).file(f.stages, f.args)
+}
+
+// checkText bounds what the parser is given.
+func checkText(text string) error {
 	if len(text) > limits.Dockerfile {
 		return fault.Invalid.Newf("the Dockerfile is %d bytes long; %d are the most", len(text), limits.Dockerfile)
 	}
@@ -34,22 +69,11 @@ func Check(text string) error {
 	if n := words(text); n > limits.DockerfileWords {
 		return fault.Invalid.Newf("the Dockerfile has %d words; %d are the most", n, limits.DockerfileWords)
 	}
-	file, err := parser.Parse(strings.NewReader(text))
-	if err != nil {
-		return malformed(err)
-	}
-	stages, meta, err := instructions.Parse(file.AST, nil)
-	if err != nil {
-		return malformed(err)
-	}
-	if len(stages) > limits.DockerfileStages {
-		return fault.Invalid.Newf("the Dockerfile has %d stages; %d are the most", len(stages), limits.DockerfileStages)
-	}
-	return newGrowth(file.EscapeToken).file(stages, meta)
+	return nil
 }
 
-// words counts what the parser makes a node of: words, and members of lists. What
-// stands in scripts and here-documents counts too, though it need not.
+// words counts what the parser makes a node of: words, and members of lists. Scripts
+// and here-documents are counted too, though the parser does not split them.
 func words(text string) int {
 	n, between := 0, true
 	for _, r := range text {
@@ -62,15 +86,47 @@ func words(text string) int {
 	return n
 }
 
-// malformed keeps the line where the library tells it.
-func malformed(err error) error {
-	// The library quotes what it could not read, however long it is.
-	public := "the Dockerfile cannot be read: " + clip(err.Error())
-	var at *parser.LocationError
-	if errors.As(err, &at) && len(at.Locations) > 0 && len(at.Locations[0]) > 0 {
-		public = fmt.Sprintf("line %d: %s", at.Locations[0][0].Start.Line, public)
+// checkFirst wants nothing but ARG before the first FROM. BuildKit does too, in words
+// that help nobody.
+func checkFirst(root *parser.Node) error {
+	for _, n := range root.Children {
+		switch strings.ToLower(n.Value) {
+		case command.Arg:
+			continue
+		case command.From:
+			return nil
+		}
+		if _, err := instructions.ParseInstruction(n); err != nil {
+			return malformed(err)
+		}
+		return atLine(n.Location(), fault.Invalid.Newf("%s must come after FROM", strings.ToUpper(n.Value)))
 	}
-	return fault.Invalid.New(public, err)
+	return nil
+}
+
+// malformed says what BuildKit could not read, and on which line.
+func malformed(err error) error {
+	var located *parser.LocationError
+	if !errors.As(err, &located) || len(located.Locations) == 0 || isWhole(located.Locations[0]) {
+		return fault.Invalid.New("the Dockerfile cannot be read: "+clip(err.Error()), err)
+	}
+	return atLine(located.Locations[0], unreadable(located))
+}
+
+// isWhole says that a place is no line: the error is about the file.
+func isWhole(at []parser.Range) bool { return len(at) == 0 || at[0].Start.Line < 1 }
+
+// unreadable shortens what BuildKit says: it quotes what it could not read, however
+// long that is.
+func unreadable(err error) error { return fault.Invalid.New(clip(err.Error()), err) }
+
+// atLine names the line, unless one is named already.
+func atLine(at []parser.Range, err error) error {
+	e, ok := fault.As(err)
+	if !ok || isWhole(at) || strings.HasPrefix(e.Public, "line ") {
+		return err
+	}
+	return e.Kind.New(fmt.Sprintf("line %d: %s", at[0].Start.Line, e.Public), e.Cause)
 }
 
 func clip(s string) string {

@@ -55,12 +55,13 @@ func TestAttacksOfADockerfile(t *testing.T) {
 		"words":                        "FROM a\n" + many("COPY "+many("a ", 20000)+" /\n", 10),
 		"members of lists":             "FROM a\n" + many("RUN ["+many(`"",`, 10000)+`""]`+"\n", 15),
 		"braces":                       "FROM a\nENV A=" + many("${A:-", 20) + many("}", 20) + "\n",
+		"patterns":                     "ARG A=" + many("a", 3000) + "\nARG B=" + many("?", 3000) + "\nFROM a${A%$B}\n",
 		"replacements in replacements": "FROM a\nENV A=" + many("${A/a/", 2000) + many("}", 2000) + "\n",
 		"bytes":                        "FROM a\n#" + many("a", limits.Dockerfile),
 		"an unknown instruction":       "FROM a\nGROW 1\n",
 		"no text":                      "FROM a\nRUN \xff\n",
 	} {
-		if err := dockerfile.Check(text); !errors.Is(err, fault.Invalid) {
+		if _, err := dockerfile.Read(text); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
@@ -79,7 +80,7 @@ func TestOrdinaryDockerfiles(t *testing.T) {
 		"other escape": "# escape=`\nFROM a\nENV A=b `\n  C=d\nWORKDIR C:\\x\n",
 		"many stages":  many("FROM a\nENV A=b\nRUN $A\nWORKDIR x\nLABEL l=$A\nEXPOSE 80 8000-8010\n", 50),
 	} {
-		if err := dockerfile.Check(text); err != nil {
+		if _, err := dockerfile.Read(text); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -94,7 +95,7 @@ func FuzzCheck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_ = dockerfile.Check(text)
+		_, _ = dockerfile.Read(text)
 		runtime.ReadMemStats(&after)
 		if used, most := after.TotalAlloc-before.TotalAlloc, uint64(4000*len(text)+1<<20); used > most {
 			t.Errorf("%d bytes took %d bytes to read, more than %d", len(text), used, most)

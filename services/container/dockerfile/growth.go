@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
-	"github.com/moby/buildkit/frontend/dockerfile/parser"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -97,16 +96,12 @@ func (g *growth) isPlain(word string) bool {
 }
 
 // trigger runs an instruction that the base stage left behind.
-func (g *growth) trigger(st, outer *stage, text string) error {
-	file, err := parser.Parse(strings.NewReader(text))
+func (g *growth) trigger(st, outer *stage, expression string) error {
+	commands, err := trigger(expression)
 	if err != nil {
-		return malformed(err)
+		return err
 	}
-	for _, node := range file.AST.Children {
-		c, err := instructions.ParseCommand(node)
-		if err != nil {
-			return malformed(err)
-		}
+	for _, c := range commands {
 		if err := g.command(st, outer, c); err != nil {
 			return err
 		}
@@ -261,12 +256,4 @@ func (g *growth) spend(written string, carried int, expanded ...int) error {
 		return fault.Invalid.Newf("the Dockerfile has more than %d instructions, with those of ONBUILD", limits.DockerfileInstructions)
 	}
 	return nil
-}
-
-func atLine(at []parser.Range, err error) error {
-	e, ok := fault.As(err)
-	if !ok || len(at) == 0 || strings.HasPrefix(e.Public, "line ") {
-		return err
-	}
-	return e.Kind.New(fmt.Sprintf("line %d: %s", at[0].Start.Line, e.Public), e.Cause)
 }

@@ -64,10 +64,11 @@ func Rules() []Rule {
 		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/dockerfile"), Never: []string{buildkit}},
-		// What we read of a Dockerfile is what the engine reads: the parser alone, which
-		// does no I/O.
-		{Package: "services/container/dockerfile", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{
-			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/instructions",
+		// What we read of a Dockerfile is what the engine reads: the packages of BuildKit
+		// that are pure, which do no I/O.
+		{Package: "services/container/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
+			"github.com/moby/buildkit/frontend/dockerfile/command", "github.com/moby/buildkit/frontend/dockerfile/instructions",
+			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
 		}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
 		{Package: "services/metrics", May: rooms, Never: []string{buildkit, redis}},
