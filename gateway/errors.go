@@ -12,6 +12,9 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
 // faultDomain marks statuses that a room made on purpose; only their texts are
@@ -22,9 +25,9 @@ const faultDomain = "slipway.dev"
 const tooLarge = "The request body is larger than 32,000,000 bytes"
 
 // writeError answers a status as {"message"}, with the headers that go with it.
-func writeError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	code, message := read(status.Convert(err), w.Header())
-	if code == http.StatusUnauthorized && isBasic(r) {
+	if code == http.StatusUnauthorized && isBasic(ctx) {
 		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
 	}
 	writeMessage(w, code, message)
@@ -65,9 +68,11 @@ func read(st *status.Status, h http.Header) (code int, message string) {
 	return code, message
 }
 
-// isBasic knows the paths whose callers sign in with HTTP basic.
-func isBasic(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, "/container-token/") || isMetrics(r.URL.Path)
+// isBasic knows the calls that take HTTP basic.
+func isBasic(ctx context.Context) bool {
+	method, _ := runtime.RPCMethod(ctx)
+	return method == containerv1.ContainerService_RevokeToken_FullMethodName ||
+		strings.HasPrefix(method, "/"+metricsv1.MetricsService_ServiceDesc.ServiceName+"/")
 }
 
 // setQuota turns what a rate limit says into headers.

@@ -18,6 +18,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
 // Conns are the ways to the rooms. A nil one leaves its paths out: they answer
@@ -60,12 +61,13 @@ func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withReference(edge(mux, p), openapi.Container, openapi.ContainerYAML)
+	return withReference(edge(mux), openapi.Container, openapi.ContainerYAML)
 }
 
 // route mounts every path.
 func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 	mux := newMux(
+		runtime.WithMiddlewares(routed("", p), deprecated),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
@@ -87,15 +89,15 @@ func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 		}
 	}
 	if c.Metrics != nil {
-		if err := mountMetrics(ctx, mux, c.Metrics); err != nil {
+		if err := metricsv1.RegisterMetricsServiceHandlerClient(ctx, mux, metricsv1.NewMetricsServiceClient(c.Metrics)); err != nil {
 			return nil, fmt.Errorf("mounting the metrics service: %w", err)
 		}
 	}
 	return mux, nil
 }
 
-// edge sets what holds for every call: its time, its size, its headers.
-func edge(next http.Handler, p pace) http.Handler {
+// edge sets what holds for every request: its size, and what is not forwarded.
+func edge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isText(r.URL) {
 			writeMessage(w, http.StatusBadRequest, noText)
@@ -105,16 +107,8 @@ func edge(next http.Handler, p pace) http.Handler {
 			writeMessage(w, http.StatusRequestEntityTooLarge, tooLarge)
 			return
 		}
-		limit := p.answer
-		if isLog(r.URL.Path) || isDownload(r.URL.Path) {
-			limit = p.follow
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), limit)
-		defer cancel()
-		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)
 		r.Header.Del("Grpc-Timeout")
-		setDeprecation(w.Header(), r)
 		next.ServeHTTP(w, r)
 	})
 }
@@ -125,7 +119,7 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1
 	}
 	d := &downloads{mux: mux, room: room, pace: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		if err := mux.HandlePath(method, "/v1alpha2/container/{request_id}/sif", d.sif); err != nil {
+		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {
 			return err
 		}
 	}
@@ -137,10 +131,10 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildSe
 		return err
 	}
 	l := &logs{mux: mux, room: room, pace: p, drained: ctx.Done()}
-	if err := mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/logs", l.text); err != nil {
+	if err := mux.HandlePath(http.MethodGet, logsPath, l.text); err != nil {
 		return err
 	}
-	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/events", l.events)
+	return mux.HandlePath(http.MethodGet, eventsPath, l.events)
 }
 
 // setStatus answers 204 where the contract does; a token that operators revoke is

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 
@@ -21,12 +20,7 @@ type logs struct {
 	drained <-chan struct{} // closed when clients should go elsewhere
 }
 
-// isLog knows the paths that may stay open for as long as a build takes.
-func isLog(path string) bool {
-	return strings.HasPrefix(path, "/v1alpha1/builds/") && (strings.HasSuffix(path, "/logs") || strings.HasSuffix(path, "/events"))
-}
-
-// text answers GET /v1alpha1/builds/{build_id}/logs.
+// text serves GET of logsPath.
 func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	var follow bool
 	if text := r.URL.Query().Get("follow"); text != "" {
@@ -39,7 +33,7 @@ func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]stri
 	l.answer(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
 }
 
-// events answers GET /v1alpha1/builds/{build_id}/events. Clients that cannot set
+// events serves GET of eventsPath. Clients that cannot set
 // Last-Event-ID give it in the query.
 func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	last := r.Header.Get("Last-Event-Id")

@@ -31,6 +31,7 @@ func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handl
 // routePlatform mounts every path of the platform.
 func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime.ServeMux, error) {
 	mux := newMux(
+		runtime.WithMiddlewares(routed("/api", usualPace())),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
 		runtime.WithRoutingErrorHandler(writeNoEndpoint),
@@ -40,15 +41,15 @@ func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime
 	if err := platformv1.RegisterPlatformServiceHandlerClient(ctx, mux, client); err != nil {
 		return nil, fmt.Errorf("mounting the platform: %w", err)
 	}
-	if err := (signIn{mux, client}).mount(); err != nil {
+	if err := (signIn{mux: mux, room: client}).mount(); err != nil {
 		return nil, fmt.Errorf("mounting the sign-in: %w", err)
 	}
 	return mux, nil
 }
 
-// platformEdge sets what holds for every call: its version, time and size.
+// platformEdge sets what holds for every request: its version, its size, and what is
+// not forwarded.
 func platformEdge(next http.Handler) http.Handler {
-	limit := usualPace().answer
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if problem := checkVersion(r.Header); problem != "" {
 			writeMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
@@ -62,9 +63,6 @@ func platformEdge(next http.Handler) http.Handler {
 			writeMessage(w, http.StatusRequestEntityTooLarge, platformTooLarge)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), limit)
-		defer cancel()
-		r = r.WithContext(ctx)
 		r.Body = http.MaxBytesReader(w, r.Body, MaxPlatformBody)
 		r.Header.Del("Grpc-Timeout")
 		w.Header().Set("Cache-Control", "no-store")

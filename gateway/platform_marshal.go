@@ -1,10 +1,11 @@
 package gateway
 
 import (
-	"encoding/base64"
+	"bytes"
+	"encoding/json"
 	"io"
-	"regexp"
-	"strconv"
+	"maps"
+	"slices"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,69 +26,86 @@ func newPlatformMarshaler() *platformMarshaler {
 	return &platformMarshaler{m}
 }
 
-// Marshal writes a message. protojson cannot write JSON that is there already: it is
-// given numbers in place of the documents, which are put into what it wrote.
+// Marshal writes a message: its documents as they are, the rest by protojson.
 func (m *platformMarshaler) Marshal(v any) ([]byte, error) {
 	msg, ok := v.(proto.Message)
-	if !ok {
+	if !ok || !holdsDocuments(msg.ProtoReflect().Descriptor()) {
 		return m.marshaler.Marshal(v)
 	}
-	docs := documentsIn(msg.ProtoReflect(), nil)
-	texts := make([][]byte, len(docs))
-	for i, d := range docs {
-		texts[i], d.Json = d.GetJson(), strconv.AppendInt(nil, int64(i), 10)
-	}
-	raw, err := m.marshaler.Marshal(v)
-	for i, d := range docs {
-		d.Json = texts[i]
-	}
-	if err != nil || len(docs) == 0 {
-		return raw, err
-	}
-	return putDocuments(raw, texts), nil
+	return m.object(msg.ProtoReflect())
 }
 
-// documentsIn adds the documents in a message.
-func documentsIn(m protoreflect.Message, docs []*platformv1.Document) []*platformv1.Document {
-	if d, is := m.Interface().(*platformv1.Document); is {
-		return append(docs, d)
+// object writes a message that holds documents, or is one.
+func (m *platformMarshaler) object(msg protoreflect.Message) ([]byte, error) {
+	if d, is := msg.Interface().(*platformv1.Document); is {
+		return d.GetJson(), nil
 	}
-	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		switch {
-		case fd.Message() == nil || fd.IsMap():
-		case fd.IsList():
-			for i := range v.List().Len() {
-				docs = documentsIn(v.List().Get(i).Message(), docs)
-			}
-		default:
-			docs = documentsIn(v.Message(), docs)
+	rest, with := msg.New(), []protoreflect.FieldDescriptor{}
+	msg.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		if fd.Message() != nil && holdsDocuments(fd.Message()) {
+			with = append(with, fd)
+		} else {
+			rest.Set(fd, v)
 		}
 		return true
 	})
-	return docs
+	raw, err := m.marshaler.Marshal(rest.Interface())
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	for _, fd := range with {
+		if members[fd.JSONName()], err = m.member(fd, msg.Get(fd)); err != nil {
+			return nil, err
+		}
+	}
+	return joinObject(members), nil
 }
 
-// documentMark is a Document as protojson writes it. No text looks like it: its
-// quotes are escaped. A Struct may: none is filled beside documents.
-var documentMark = regexp.MustCompile(`\{\s*"json"\s*:\s*"([A-Za-z0-9+/=]+)"\s*\}`)
-
-// putDocuments replaces the numbers by the documents.
-func putDocuments(raw []byte, texts [][]byte) []byte {
-	size := len(raw)
-	for _, text := range texts {
-		size += len(text)
+// member writes a message, or a list of messages, that hold documents.
+func (m *platformMarshaler) member(fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
+	if !fd.IsList() {
+		return m.object(v.Message())
 	}
-	out, from := make([]byte, 0, size), 0
-	for _, at := range documentMark.FindAllSubmatchIndex(raw, -1) {
-		number, err := base64.StdEncoding.AppendDecode(nil, raw[at[2]:at[3]])
-		i, isNone := strconv.ParseUint(string(number), 10, 32)
-		if err != nil || isNone != nil || i >= uint64(len(texts)) {
-			continue
+	items := make([][]byte, v.List().Len())
+	for i := range items {
+		var err error
+		if items[i], err = m.object(v.List().Get(i).Message()); err != nil {
+			return nil, err
 		}
-		out = append(append(out, raw[from:at[0]]...), texts[i]...)
-		from = at[1]
 	}
-	return append(out, raw[from:]...)
+	return slices.Concat([]byte("["), bytes.Join(items, []byte(",")), []byte("]")), nil
+}
+
+// joinObject writes an object. encoding/json would read each member once more.
+func joinObject(members map[string]json.RawMessage) []byte {
+	var b bytes.Buffer
+	for i, name := range slices.Sorted(maps.Keys(members)) {
+		b.WriteByte("{,"[min(i, 1)])
+		b.WriteString(`"` + name + `":`) // names of fields need no escapes
+		b.Write(members[name])
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// holdsDocuments says whether a message is a document, or leads to one.
+func holdsDocuments(m protoreflect.MessageDescriptor) bool {
+	if m.FullName() == "slipway.platform.v1.Document" {
+		return true
+	}
+	if m.ParentFile().Package() != "slipway.platform.v1" { // google.protobuf.Value leads to itself
+		return false
+	}
+	for i := range m.Fields().Len() {
+		if fd := m.Fields().Get(i); fd.Message() != nil && !fd.IsMap() && holdsDocuments(fd.Message()) {
+			return true
+		}
+	}
+	return false
 }
 
 // NewDecoder reads a request body.

@@ -18,9 +18,13 @@ import (
 type signIn struct {
 	mux  *runtime.ServeMux
 	room platformv1.PlatformServiceClient
+	html *template.Template
 }
 
-func (s signIn) mount() error {
+func (s signIn) mount() (err error) {
+	if s.html, err = template.New("sign in").Parse(signInPage); err != nil {
+		return err
+	}
 	for _, p := range []struct {
 		method, path string
 		handle       runtime.HandlerFunc
@@ -85,12 +89,7 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-	page, err := template.New("sign in").Parse(signInPage)
-	if err != nil {
-		writeMessage(w, http.StatusInternalServerError, "Internal error")
-		return
-	}
-	_ = page.Execute(w, struct { // the client may be gone
+	_ = s.html.Execute(w, struct { // the client may be gone
 		url.Values
 		Elsewhere string
 	}{r.URL.Query(), elsewhere})

@@ -3,10 +3,8 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// downloads answers Singularity images, for programs that are too old to pull them
+// downloads serves Singularity images to programs that are too old to pull them
 // from a registry.
 type downloads struct {
 	mux  *runtime.ServeMux
@@ -23,12 +21,7 @@ type downloads struct {
 	pace pace
 }
 
-// isDownload knows the paths that take as long as a large file.
-func isDownload(path string) bool {
-	return strings.HasPrefix(path, "/v1alpha2/container/") && strings.HasSuffix(path, "/sif")
-}
-
-// sif answers GET and HEAD /v1alpha2/container/{request_id}/sif.
+// sif serves GET and HEAD of sifPath.
 func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -37,115 +30,112 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 		writeError(ctx, d.mux, nil, w, r, err)
 		return
 	}
-	// What the file is comes first: a range can be understood only then.
-	what, _, err := d.open(ctx, &containerv1.StreamSifRequest{RequestId: path["request_id"]})
+	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx}
+	about, err := file.open(0)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
 		return
 	}
-	h, etag := w.Header(), `"`+what.GetDigest()+`"`
-	h.Set("Etag", etag)
-	h.Set("Docker-Content-Digest", what.GetDigest())
-	h.Set("Accept-Ranges", "bytes")
-	if r.Header.Get("If-None-Match") == etag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	rng := r.Header.Get("Range")
-	if condition := r.Header.Get("If-Range"); condition != "" && condition != etag {
-		rng = ""
-	}
-	part := readRange(rng, what.GetSize())
-	if part.length == 0 && what.GetSize() > 0 {
-		h.Set("Content-Range", fmt.Sprintf("bytes */%d", what.GetSize()))
-		writeMessage(w, http.StatusRequestedRangeNotSatisfiable, "The file has no such part")
-		return
-	}
-	d.send(ctx, w, r, path["request_id"], what, part)
-}
-
-// send writes the part. What goes wrong after its first byte cuts the connection, so
-// that nobody takes a part for the whole.
-func (d *downloads) send(ctx context.Context, w http.ResponseWriter, r *http.Request, id string, what *containerv1.StreamSifResponse, part byteRange) {
-	var next func() ([]byte, error)
-	var first []byte
-	if r.Method != http.MethodHead {
-		m, more, err := d.open(ctx, &containerv1.StreamSifRequest{RequestId: id, Offset: part.from, Length: part.length})
-		if err != nil {
-			writeError(ctx, d.mux, nil, w, r, err)
-			return
-		}
-		first, next = m.GetChunk(), more
-	}
-	h, status := w.Header(), http.StatusOK
+	file.size = about.GetSize()
+	h := w.Header()
+	h.Set("Etag", `"`+about.GetDigest()+`"`)
+	h.Set("Docker-Content-Digest", about.GetDigest())
 	h.Set("Content-Type", "application/vnd.sylabs.sif.layer.v1.sif")
-	h.Set("Content-Disposition", `attachment; filename="`+what.GetFileName()+`"`)
-	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
-	if part.partial {
-		status = http.StatusPartialContent
-		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.from, part.from+part.length-1, what.GetSize()))
+	h.Set("Content-Disposition", `attachment; filename="`+about.GetFileName()+`"`)
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range") // each part would be a stream of its own
 	}
-	w.WriteHeader(status)
-	if r.Method == http.MethodHead {
+	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.pace.stall}, r, "", time.Time{}, file)
+	if file.err != nil {
+		panic(http.ErrAbortHandler) // nobody must take a part for the whole
+	}
+}
+
+// sifFile reads an image from where it was sought to; the room is asked when the
+// first byte is read.
+type sifFile struct {
+	ctx  context.Context //nolint:containedctx // io.Reader has no argument for it
+	room containerv1.ContainerServiceClient
+	id   string
+	size int64
+
+	at     int64
+	stream containerv1.ContainerService_StreamSifClient
+	chunk  []byte
+	err    error // that ended the stream before its time
+}
+
+// open begins a stream of at most length bytes, and returns its first message.
+func (f *sifFile) open(length int64) (*containerv1.StreamSifResponse, error) {
+	stream, err := f.room.StreamSif(f.ctx, &containerv1.StreamSifRequest{RequestId: f.id, Offset: f.at, Length: length})
+	if err != nil {
+		return nil, err
+	}
+	f.stream = stream
+	return stream.Recv()
+}
+
+// Seek implements io.Seeker.
+func (f *sifFile) Seek(offset int64, whence int) (int64, error) {
+	switch whence {
+	case io.SeekCurrent:
+		offset += f.at
+	case io.SeekEnd:
+		offset += f.size
+	}
+	f.at, f.stream, f.chunk = offset, nil, nil
+	return offset, nil
+}
+
+// Read implements io.Reader.
+func (f *sifFile) Read(p []byte) (int, error) {
+	if f.at >= f.size {
+		return 0, io.EOF
+	}
+	for len(f.chunk) == 0 {
+		var m *containerv1.StreamSifResponse
+		if f.stream == nil {
+			m, f.err = f.open(f.size - f.at)
+		} else {
+			m, f.err = f.stream.Recv()
+		}
+		if errors.Is(f.err, io.EOF) {
+			f.err = io.ErrUnexpectedEOF
+		}
+		if f.err != nil {
+			return 0, f.err
+		}
+		f.chunk = m.GetChunk()
+	}
+	n := copy(p, f.chunk)
+	f.chunk, f.at = f.chunk[n:], f.at+int64(n)
+	return n, nil
+}
+
+// fileWriter gives a client time for each part of a file, and writes the one error of
+// http.ServeContent's as the contract has it.
+type fileWriter struct {
+	http.ResponseWriter
+	ctl     *http.ResponseController
+	stall   time.Duration
+	refused bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *fileWriter) WriteHeader(code int) {
+	if w.refused = code == http.StatusRequestedRangeNotSatisfiable; w.refused {
+		w.Header().Del("Content-Disposition")
+		writeMessage(w.ResponseWriter, code, "The file has no such part")
 		return
 	}
-	ctl := http.NewResponseController(w)
-	for chunk := first; ; {
-		_ = ctl.SetWriteDeadline(time.Now().Add(d.pace.stall)) // not every writer can
-		_, err := w.Write(chunk)
-		if err == nil {
-			chunk, err = next()
-		}
-		if errors.Is(err, io.EOF) {
-			return
-		}
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-	}
+	w.ResponseWriter.WriteHeader(code)
 }
 
-// open begins a stream, and answers its first message and its further chunks.
-func (d *downloads) open(ctx context.Context, req *containerv1.StreamSifRequest) (*containerv1.StreamSifResponse, func() ([]byte, error), error) {
-	stream, err := d.room.StreamSif(ctx, req)
-	if err != nil {
-		return nil, nil, err
+// Write implements io.Writer.
+func (w *fileWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
 	}
-	first, err := stream.Recv()
-	return first, func() ([]byte, error) {
-		m, err := stream.Recv()
-		return m.GetChunk(), err
-	}, err
-}
-
-// byteRange is a part of a file.
-type byteRange struct {
-	from, length int64
-	partial      bool
-}
-
-// readRange reads one range of bytes (RFC 9110, section 14); any other text, and
-// several ranges, mean the whole. The length is 0 for a part that the file does not
-// have.
-func readRange(text string, size int64) byteRange {
-	whole := byteRange{length: size}
-	spec, ok := strings.CutPrefix(text, "bytes=")
-	first, last, dash := strings.Cut(spec, "-")
-	if !ok || !dash {
-		return whole
-	}
-	from, err1 := strconv.ParseUint(first, 10, 62)
-	to, err2 := strconv.ParseUint(last, 10, 62)
-	switch {
-	case first == "" && err2 == nil: // the end
-		n := min(int64(to), size)
-		return byteRange{size - n, n, true}
-	case err1 != nil || last != "" && (err2 != nil || to < from):
-		return whole
-	case int64(from) >= size:
-		return byteRange{int64(from), 0, true}
-	case last == "" || int64(to) >= size:
-		return byteRange{int64(from), size - int64(from), true}
-	}
-	return byteRange{int64(from), int64(to-from) + 1, true}
+	_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can
+	return w.ResponseWriter.Write(p)
 }

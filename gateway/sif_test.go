@@ -72,9 +72,8 @@ func TestSif(t *testing.T) {
 		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 8-9/10"},
 		{"more than there is", "GET", "Range", "bytes=8-99", 206, "89", "bytes 8-9/10"},
 		{"beyond", "GET", "Range", "bytes=10-", 416, "", "bytes */10"},
-		{"nothing", "GET", "Range", "bytes=-0", 416, "", "bytes */10"},
 		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, "0123456789", ""},
-		{"backwards is the whole", "GET", "Range", "bytes=4-2", 200, "0123456789", ""},
+		{"backwards", "GET", "Range", "bytes=4-2", 416, "", ""},
 		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +86,10 @@ func TestSif(t *testing.T) {
 			if w.Code != tt.code || tt.code < 300 && w.Body.String() != tt.body || w.Header().Get("Content-Range") != tt.contentRange {
 				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 			}
-			if w.Header().Get("Etag") != `"sha256:0123"` {
+			if tt.code == 416 && !strings.HasPrefix(w.Body.String(), `{"message":`) {
+				t.Errorf("the error is %s", w.Body)
+			}
+			if tt.code < 400 && w.Header().Get("Etag") != `"sha256:0123"` {
 				t.Errorf("its tag is %q", w.Header().Get("Etag"))
 			}
 		})

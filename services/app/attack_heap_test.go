@@ -38,7 +38,7 @@ func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures 
 	if err != nil {
 		t.Fatal(err)
 	}
-	edge, err := a.edge(a.withStreams(h), func(path string) string { return path })
+	edge, err := a.edge(a.withStreams(h))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
+	"slipway.dev/gateway"
+
 	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/rpc"
@@ -22,7 +24,7 @@ import (
 
 // edge is what every public request passes first: it gets an id, the client's
 // address, a span named by its route, and a line in the log.
-func (a *App) edge(next http.Handler, route func(path string) string) (http.Handler, error) {
+func (a *App) edge(next http.Handler) (http.Handler, error) {
 	proxies, err := config.ParseNetworks(a.cfg.TrustedProxies)
 	if err != nil {
 		return nil, err
@@ -33,12 +35,13 @@ func (a *App) edge(next http.Handler, route func(path string) string) (http.Hand
 		start := time.Now()
 		call := rpc.Call{RequestID: requestID(r), ClientIP: clientIP(r, proxies)}
 		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
-		how, where := method(r), route(r.URL.Path)
-		ctx, span := tracer.Start(ctx, how+" "+where, trace.WithSpanKind(trace.SpanKindServer))
+		how, where := method(r), registryRoute(r.URL.Path)
+		ctx, span := tracer.Start(gateway.WithRoute(ctx, &where), how, trace.WithSpanKind(trace.SpanKindServer))
 		rec := &answer.Writer{ResponseWriter: w}
 		w.Header().Set("X-Request-Id", call.RequestID)
 		defer func() {
 			if span.IsRecording() {
+				span.SetName(how + " " + where)
 				span.SetAttributes(attribute.Int("http.response.status_code", rec.Code))
 			}
 			span.End()

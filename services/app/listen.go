@@ -49,19 +49,19 @@ func (a *App) listen(ctx context.Context) (err error) {
 	}
 	a.listeners.admin.name = "admin"
 	if a.api != nil || a.pulls != nil {
-		if err := a.listenPublic(ctx, "REST and registry", "http_addr", a.cfg.HTTPAddr, a.publicHandler(), route); err != nil {
+		if err := a.listenPublic(ctx, "REST and registry", "http_addr", a.cfg.HTTPAddr, a.publicHandler()); err != nil {
 			return err
 		}
 	}
 	if a.face != nil && a.cfg.PlatformHTTPAddr != "" {
-		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.face, platformRoute)
+		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.face)
 	}
 	return nil
 }
 
 // listenPublic opens a port that everybody may reach.
-func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.Handler, route func(string) string) error {
-	edge, err := a.edge(h, route)
+func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.Handler) error {
+	edge, err := a.edge(h)
 	if err != nil {
 		return err
 	}

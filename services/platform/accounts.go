@@ -22,12 +22,14 @@ type Account struct {
 	FirstName, LastName string
 }
 
+// userNameForm is lower-case letters and digits, with single - _ . between them.
+var userNameForm = regexp.MustCompile(`^[a-z0-9]+([-_.][a-z0-9]+)*$`)
+
 // CreateUser makes a user without a token. fault.Conflict when name or address
 // are taken, fault.Invalid when they are none.
 func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
-	ok, err := regexp.MatchString(`^[a-z0-9]+([-_.][a-z0-9]+)*$`, a.Name)
-	if err != nil || !ok || len(a.Name) > 40 {
-		return a, fault.Invalid.New("The user name must have up to 40 lower case letters and digits; single - _ . may stand between them", err)
+	if !userNameForm.MatchString(a.Name) || len(a.Name) > 40 {
+		return a, fault.Invalid.Newf("The user name must have up to 40 lower-case letters and digits, with single - _ . between them")
 	}
 	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
 		return a, fault.Invalid.New("The e-mail address is none", err)

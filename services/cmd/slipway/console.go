@@ -105,9 +105,12 @@ func (c *console) print(text string) error {
 
 func (c *console) elapsed() string { return time.Since(c.start).Round(time.Second).String() }
 
+// control is a sequence that colours text or steers a terminal.
+var control = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
+
 // plainText is a line of a log without what colours it or steers a terminal.
 func plainText(s string) string {
-	s = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]").ReplaceAllString(s, "")
+	s = control.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
 			return r

@@ -1,0 +1,72 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+)
+
+// The paths whose responses may take as long as a build, or as a large file.
+const (
+	logsPath   = "/v1alpha1/builds/{build_id}/logs"
+	eventsPath = "/v1alpha1/builds/{build_id}/events"
+	sifPath    = "/v1alpha2/container/{request_id}/sif"
+)
+
+type routeKey struct{}
+
+// WithRoute has the gateway say by which route it serves a request: a path with "*" for
+// each variable, e.g. "/v1alpha2/container/*/status", the platform's below "/api". For
+// what has no route *into stays as it is.
+func WithRoute(ctx context.Context, into *string) context.Context {
+	return context.WithValue(ctx, routeKey{}, into)
+}
+
+// routed gives each request its time, and says what its route is.
+func routed(prefix string, p pace) runtime.Middleware {
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+			route := routeOf(r.Context())
+			if into, ok := r.Context().Value(routeKey{}).(*string); ok {
+				*into = prefix + route
+			}
+			limit := p.answer
+			switch route {
+			case wildcards(logsPath), wildcards(eventsPath), wildcards(sifPath):
+				limit = p.follow
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), limit)
+			defer cancel()
+			next(w, r.WithContext(ctx), path)
+		}
+	}
+}
+
+// deprecated marks the responses of a deprecated path (RFC 9745).
+func deprecated(next runtime.HandlerFunc) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+		if routeOf(r.Context()) == "/container-token" {
+			w.Header().Set("Deprecation", "true")
+			w.Header().Set("Link", `</v1alpha2/container>; rel="successor-version"`)
+		}
+		next(w, r, path)
+	}
+}
+
+func routeOf(ctx context.Context) string {
+	pattern, _ := runtime.HTTPPattern(ctx)
+	return wildcards(pattern.String())
+}
+
+// wildcards writes a pattern with "*" for each variable.
+func wildcards(pattern string) string {
+	segments := strings.Split(pattern, "/")
+	for i, s := range segments {
+		if strings.HasPrefix(s, "{") {
+			segments[i] = "*"
+		}
+	}
+	return strings.Join(segments, "/")
+}
