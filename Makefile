@@ -40,7 +40,7 @@ test: ## Run the tests that need nothing installed
 	go test -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
 
 e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
-	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 70m $(TESTFLAGS) ./services/...
+	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 70m $(TESTFLAGS) ./gateway/... ./services/...
 
 bench: build builder ## Measure against peers; prints JSON and a table
 	go run ./services/bench

@@ -71,9 +71,7 @@ var buildWithoutRace = sync.OnceValues(func() (string, error) {
 		return filepath.Join(binaries, "slipwayd"), nil
 	}
 	path := filepath.Join(binaries, "norace", "slipwayd")
-	build := exec.Command("go", "build", "-o", path, "slipway.dev/services/cmd/slipwayd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", path, "slipway.dev/services/cmd/slipwayd").CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("building the program: %w\n%s", err, out)
 	}
