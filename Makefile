@@ -10,7 +10,6 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 
 # Tools, all pinned. `go run` keeps them in Go's own caches.
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
-CLIENT := go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
 .PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test generate fuzz clean
@@ -74,9 +73,8 @@ monitoring-lint: ## Check alert rules and dashboards (promtool, of Debian's prom
 	promtool test rules deploy/monitoring/alerts_test.yaml
 	go test -count=1 -run 'TestMonitoring|TestPromtool' ./services/app
 
-generate: ## Make proto/gen, deploy/config.md, deploy/metrics.md and the clients in services/e2e/client anew
+generate: ## Make proto/gen, deploy/config.md and deploy/metrics.md anew
 	$(BUF) generate
-	for face in container platform; do $(CLIENT) -config services/e2e/client/$$face.yml proto/gen/openapi/$$face.json || exit 1; done
 	go run ./services/cmd/slipwayd config --markdown > deploy/config.md
 	go run ./services/cmd/slipwayd metrics > deploy/metrics.md
 

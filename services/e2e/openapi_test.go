@@ -1,9 +1,11 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -11,8 +13,6 @@ import (
 	"slipway.dev/gateway/contracttest"
 	"slipway.dev/proto/gen/openapi"
 
-	"slipway.dev/services/e2e/client/container"
-	"slipway.dev/services/e2e/client/platform"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -42,164 +42,75 @@ var (
 	platformDocument  = sync.OnceValues(func() (*contracttest.Document, error) { return contracttest.ReadDocument(openapi.Platform) })
 )
 
-// is holds the status of an answer that a generated client read.
-func is(t *testing.T, what string, err error, status, want int, body []byte) {
-	t.Helper()
-	if err != nil || status != want {
-		t.Fatalf("%s: %d %s, %v; want %d", what, status, body, err, want)
+// TestDocumentsAreCurrent: the documents are about the versions that run.
+func TestDocumentsAreCurrent(t *testing.T) {
+	t.Parallel()
+	p := oneProcess(t, common(t, nil, nil))
+	for path, face := range map[string]func() (*contracttest.Document, error){"/service-info": containerDocument, "/api/service-info": platformDocument} {
+		info := p.call(http.MethodGet, path, nil).json(t)["serviceInfo"].(map[string]any)
+		version := info["apiVersion"]
+		if version == nil {
+			version = info["version"]
+		}
+		if doc, err := face(); err != nil || doc.Info.Version != version {
+			t.Errorf("%s: the document is about %s, the program is %v: %v", path, doc.Info.Version, version, err)
+		}
 	}
 }
 
-func bearer(token string) func(context.Context, *http.Request) error {
-	return func(_ context.Context, r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+token)
-		return nil
-	}
-}
+// generator makes clients of OpenAPI documents.
+const generator = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 
-// TestGeneratedClients drives both faces with the clients that are generated from
-// the documents.
+// TestGeneratedClients generates clients from the documents, and drives both faces with
+// them (see client/client_test.go). It compiles the generator first.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
+	if !testkit.Real() {
+		t.Skip("make e2e generates the clients")
+	}
 	up := testkit.NewRegistry(t, testkit.Basic)
 	image := up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
 	plain, more := []string{up.Host}, settings{"master_key_file": newMasterKey(t)}
+	clients := generateClients(t)
 	drive := func(t *testing.T, p *program) {
 		t.Helper()
-		token := driveAccounts(t, p, up)
-		driveContainers(t, p, image, token)
-		driveRun(t, p, token)
+		goRun(t, clients, []string{
+			"SERVER=" + p.url, "TOKEN=" + p.token, "IMAGE=" + image,
+			"REGISTRY=" + up.Host, "USERNAME=" + testkit.User, "PASSWORD=" + testkit.Password,
+		}, "test", "-count=1", ".")
 	}
 	t.Run("one process", func(t *testing.T) {
 		t.Parallel()
 		drive(t, oneProcess(t, common(t, plain, more)))
 	})
-	if testkit.Real() {
-		t.Run("process per role", func(t *testing.T) {
-			p, _ := buildersPerRole(t, plain, more) // the calls about builds need their role
-			drive(t, p)
-		})
-	}
-}
-
-// driveAccounts makes a token and, with it, an organisation, a workspace and a
-// login; it answers the token.
-func driveAccounts(t *testing.T, p *program, up *testkit.Registry) string {
-	ctx := t.Context()
-	admin, err := platform.NewClientWithResponses(p.url+"/api", platform.WithRequestEditorFn(bearer(p.token)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := admin.GetServiceInfoWithResponse(ctx)
-	is(t, "service info", err, info.StatusCode(), 200, info.Body)
-	if doc, err := platformDocument(); err != nil || doc.Info.Version != info.JSON200.ServiceInfo.APIVersion {
-		t.Errorf("the document is about %s, the platform is %s: %v", doc.Info.Version, info.JSON200.ServiceInfo.APIVersion, err)
-	}
-	made, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: new("généré")})
-	is(t, "a token", err, made.StatusCode(), 200, made.Body)
-	twice, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: new("généré")})
-	is(t, "the same token", err, twice.StatusCode(), 409, twice.Body)
-	if twice.JSON409.Message == "" {
-		t.Error("a conflict says nothing")
-	}
-
-	c, err := platform.NewClientWithResponses(p.url+"/api", platform.WithRequestEditorFn(bearer(made.JSON200.AccessKey)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	me, err := c.GetUserInfoWithResponse(ctx)
-	is(t, "who", err, me.StatusCode(), 200, me.Body)
-	org, err := c.CreateOrganizationWithResponse(ctx, platform.CreateOrganizationBody{Organization: &platform.OrganizationSpec{Name: new("lab"), FullName: new("The Lab")}})
-	is(t, "an organisation", err, org.StatusCode(), 200, org.Body)
-	space, err := c.CreateWorkspaceWithResponse(ctx, org.JSON200.Organization.OrgID, platform.CreateWorkspaceBody{Workspace: &platform.WorkspaceSpec{Name: new("bench"), FullName: new("Bench")}})
-	is(t, "a workspace", err, space.StatusCode(), 200, space.Body)
-	where, err := c.ListUserWorkspacesWithResponse(ctx, me.JSON200.User.ID)
-	is(t, "workspaces", err, where.StatusCode(), 200, where.Body)
-	if list := where.JSON200.OrgsAndWorkspaces; len(list) < 2 || list[len(list)-1].WorkspaceID == nil || *list[len(list)-1].WorkspaceID != space.JSON200.Workspace.ID {
-		t.Errorf("the workspaces are %s", where.Body)
-	}
-	kept, err := c.CreateCredentialsWithResponse(ctx, nil, platform.CredentialsBody{Credentials: &platform.CredentialsSpec{
-		Name: new("here"), Provider: new("container-reg"),
-		Keys: &map[string]any{"userName": testkit.User, "password": testkit.Password, "registry": up.Host},
-	}})
-	is(t, "credentials", err, kept.StatusCode(), 200, kept.Body)
-	list, err := c.ListCredentialsWithResponse(ctx, nil)
-	is(t, "the credentials", err, list.StatusCode(), 200, list.Body)
-	if l := list.JSON200.Credentials; len(l) != 1 || l[0].ID != kept.JSON200.CredentialsID || strings.Contains(string(list.Body), testkit.Password) {
-		t.Errorf("the credentials are %s", list.Body)
-	}
-	return made.JSON200.AccessKey
-}
-
-// driveContainers asks for a private image, with credentials of the platform.
-func driveContainers(t *testing.T, p *program, image, token string) {
-	ctx := t.Context()
-	c, err := container.NewClientWithResponses(p.url, container.WithRequestEditorFn(bearer(token)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := c.GetServiceInfoWithResponse(ctx)
-	is(t, "service info", err, info.StatusCode(), 200, info.Body)
-	if doc, err := containerDocument(); err != nil || doc.Info.Version != *info.JSON200.ServiceInfo.Version {
-		t.Errorf("the document is about %s, the service is %s: %v", doc.Info.Version, *info.JSON200.ServiceInfo.Version, err)
-	}
-	asked, err := c.SubmitContainerWithResponse(ctx, container.ContainerRequest{
-		ContainerImage: &image, ContainerConfig: &container.ContainerConfig{Env: &[]string{"GREETING=hello"}},
+	t.Run("process per role", func(t *testing.T) {
+		p, _ := buildersPerRole(t, plain, more) // the calls about builds need their role
+		drive(t, p)
 	})
-	is(t, "a request", err, asked.StatusCode(), 200, asked.Body)
-	pull(t, *asked.JSON200.TargetImage, "amd64")
-	id := *asked.JSON200.RequestID
-	state, err := c.GetContainerStatusWithResponse(ctx, id)
-	is(t, "its status", err, state.StatusCode(), 200, state.Body)
-	if *state.JSON200.Status != "DONE" || !*state.JSON200.Succeeded {
-		t.Errorf("the status is %s", state.Body)
-	}
-	stored, err := c.DescribeContainerWithResponse(ctx, id)
-	is(t, "the request", err, stored.StatusCode(), 200, stored.Body)
-	if env := *stored.JSON200.ContainerConfig.Env; len(env) != 1 || env[0] != "GREETING" {
-		t.Errorf("the variables are %v", env)
-	}
-	seen, err := c.InspectImageWithResponse(ctx, &container.InspectImageParams{Platform: new("linux/arm64")}, container.ImageQuery{ContainerImage: image})
-	is(t, "inspect", err, seen.StatusCode(), 200, seen.Body)
-	if *seen.JSON200.Container.Config.Architecture != "arm64" || *(*seen.JSON200.Container.Manifest.Layers)[0].Size < 1 {
-		t.Errorf("the image is %s", seen.Body)
-	}
-	builds, err := c.ListBuildsWithResponse(ctx, nil)
-	is(t, "builds", err, builds.StatusCode(), 200, builds.Body)
-	unknown, err := c.GetBuildStatusWithResponse(ctx, "3f2a00000000beef_1")
-	is(t, "no build", err, unknown.StatusCode(), 404, unknown.Body)
-	if unknown.JSON404.Message == "" {
-		t.Error("a build that is not there says nothing")
-	}
-	gone, err := c.RevokeContainerWithResponse(ctx, id)
-	is(t, "the end", err, gone.StatusCode(), 204, gone.Body)
 }
 
-// driveRun reports a run, and reads it.
-func driveRun(t *testing.T, p *program, token string) {
-	ctx := t.Context()
-	c, err := platform.NewClientWithResponses(p.url+"/api", platform.WithRequestEditorFn(bearer(token)))
-	if err != nil {
+// generateClients returns a copy of the module client, with the generated code.
+func generateClients(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("client")); err != nil {
 		t.Fatal(err)
 	}
-	run, err := c.CreateTraceWithResponse(ctx, nil, platform.TraceCreate{SessionID: new("s-1"), RunName: new("happy_ørsted"), ProjectName: new("lab/flow")})
-	is(t, "a run", err, run.StatusCode(), 200, run.Body)
-	id := run.JSON200.WorkflowID
-	begun, err := c.BeginTraceWithResponse(ctx, id, nil, platform.TraceBegin{Workflow: &map[string]any{"runName": "happy_ørsted"}, ProcessNames: &[]string{"A"}})
-	is(t, "its begin", err, begun.StatusCode(), 200, begun.Body)
-	task := map[string]any{"taskId": 1, "process": "A", "name": "A (1)", "status": "COMPLETED", "exit": 0, "submit": "2026-01-31T12:00:00Z"}
-	told, err := c.RecordProgressWithResponse(ctx, id, nil, platform.TraceProgress{Tasks: &[]map[string]any{task}})
-	is(t, "a task", err, told.StatusCode(), 200, told.Body)
-	done, err := c.CompleteTraceWithResponse(ctx, id, nil, platform.TraceComplete{Workflow: &map[string]any{"success": true}})
-	is(t, "its end", err, done.StatusCode(), 200, done.Body)
-	counts, err := c.GetWorkflowProgressWithResponse(ctx, id, nil)
-	is(t, "its counts", err, counts.StatusCode(), 200, counts.Body)
-	if n := counts.JSON200.Progress.WorkflowProgress.Succeeded; n != 1 {
-		t.Errorf("%d tasks have succeeded", n)
+	for name, document := range map[string][]byte{"container": openapi.Container, "platform": openapi.Platform} {
+		if err := errors.Join(os.Mkdir(filepath.Join(dir, name), 0o755), os.WriteFile(filepath.Join(dir, name+".json"), document, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		goRun(t, dir, nil, "run", generator, "-config", name+".yml", name+".json")
 	}
-	runs, err := c.ListWorkflowsWithResponse(ctx, &platform.ListWorkflowsParams{Search: new("status:SUCCEEDED")})
-	is(t, "runs", err, runs.StatusCode(), 200, runs.Body)
-	if l := runs.JSON200.Workflows; len(l) != 1 || l[0].Workflow.RunName == nil || *l[0].Workflow.RunName != "happy_ørsted" {
-		t.Errorf("the runs are %s", runs.Body)
+	return dir
+}
+
+// goRun runs the go command in a module of its own.
+func goRun(t *testing.T, dir string, environ []string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "GOWORK=off"), environ...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }

@@ -43,6 +43,7 @@ func Rules() []Rule {
 	rooms := append(plumbing(), sqlRoom)
 	return []Rule{
 		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
+		{Package: "gateway/contract"},
 		{Package: "gateway/contracttest"},
 		{Package: "gateway/openapi", May: []string{"gateway/contracttest", "proto/gen/..."}},
 		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
@@ -85,10 +86,7 @@ func Rules() []Rule {
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/internal/config"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
-		{Package: "services/e2e/client/..."},
-		{Package: "services/e2e", May: []string{
-			"services/internal/testkit", "services/e2e/client/...", "gateway/contracttest", "proto/gen/openapi",
-		}},
+		{Package: "services/e2e", May: []string{"services/internal/testkit", "gateway/contracttest", "proto/gen/openapi"}},
 		{Package: "services/bench", May: []string{}},
 	}
 }
