@@ -79,7 +79,7 @@ func (s *Service) whole(ctx context.Context, c checked, who *platformv1.Identity
 	out.ContentDigest = indexDigest(parts)
 	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{Engine: "index", Format: "oci", Platform: c.platforms(), ContainerFile: c.recipe.containerFile, CondaFile: c.recipe.condaFile}
-	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), out.GetContentId())
+	path, tag := c.recipe.names.ImageName(c.raw.GetNameStrategy(), out.GetContentId())
 	out.Target.Repository, out.Target.Tag = p.repository+path, tag
 	out.Parts = parts
 	return out, nil
@@ -105,7 +105,7 @@ func (s *Service) job(ctx context.Context, c checked, who *platformv1.Identity, 
 		ContentId: digest[:16], ContentDigest: digest,
 		Recipe: recipe, Scope: p.scope, Identity: who, DryRun: c.raw.GetDryRun(),
 	}
-	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), job.ContentId)
+	path, tag := c.recipe.names.ImageName(c.raw.GetNameStrategy(), job.ContentId)
 	job.Target = &buildv1.Target{
 		Registry: p.registry, Repository: p.repository + path, Tag: tag, CacheRepository: c.raw.GetCacheRepository(),
 	}

@@ -60,7 +60,7 @@ func (c checked) sifOf(job *buildv1.SubmitBuildRequest, p place) *buildv1.Submit
 		Engine: formatSif, Format: formatSif, Platform: job.GetRecipe().GetPlatform(),
 		ContainerFile: job.GetRecipe().GetContainerFile(), CondaFile: job.GetRecipe().GetCondaFile(),
 	}
-	path, tag := c.recipe.names.imageName(c.raw.GetNameStrategy(), out.GetContentId())
+	path, tag := c.recipe.names.ImageName(c.raw.GetNameStrategy(), out.GetContentId())
 	out.Target.Repository, out.Target.Tag, out.Target.CacheRepository = p.repository+path, tag, ""
 	out.Repositories = nil
 	out.Parts = []*buildv1.SubmitBuildRequest{job}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"encoding/base64"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -10,6 +11,8 @@ import (
 
 	"slipway.dev/services/internal/caller"
 )
+
+func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 // TestIDsStay pins content digests and names: they are the keys under which images
 // are found again, so that one that changes builds everybody's images anew.

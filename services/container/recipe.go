@@ -7,6 +7,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/container/dockerfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -24,7 +25,7 @@ type recipe struct {
 	// images are those that a build reads.
 	images []oci.Reference
 	// names is what the image is named after; the zero value is nothing.
-	names environment
+	names conda.Environment
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
 }
@@ -45,13 +46,19 @@ func readRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error
 }
 
 func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error) {
-	c, err := readConda(r)
+	var c conda.Recipe
+	var err error
+	if file := decoded(r.GetCondaFile()); file != "" {
+		c, err = conda.ReadFile(file)
+	} else {
+		c, err = conda.Read(r.GetPackages(), decoded(r.GetPackages().GetEnvironment()))
+	}
 	if err != nil {
 		return nil, err
 	}
 	out := &recipe{
-		field: "packages.condaOpts", containerFile: c.dockerfile(), files: c.files(),
-		condaFile: c.environment.text, names: c.environment, lockURL: c.lockURL,
+		field: "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
+		condaFile: c.Environment.Text(), names: c.Environment, lockURL: c.LockURL,
 	}
 	return out, out.readImages(p)
 }
@@ -61,7 +68,7 @@ func (r *recipe) readImages(p oci.Platform) error {
 	if err == nil {
 		r.images, err = f.Images(p)
 	}
-	return named(r.field, err)
+	return fault.In(r.field, err)
 }
 
 // decoded is the text behind base64 that has been checked.

@@ -104,7 +104,7 @@ func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, erro
 		}
 		registry, repository, err := oci.ParseRepository(f.value)
 		if err != nil {
-			return oci.Reference{}, named(f.name, err)
+			return oci.Reference{}, fault.In(f.name, err)
 		}
 		if rs.owns(registry, repository) {
 			return oci.Reference{}, fault.Invalid.Newf("%s: %s belongs to this service; name a repository of your own", f.name, clip(f.value))
@@ -115,17 +115,9 @@ func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, erro
 	}
 	ref, err := oci.ParseReference(r.GetContainerImage())
 	if err != nil {
-		return ref, named("containerImage", err)
+		return ref, fault.In("containerImage", err)
 	}
 	return ref, nil
-}
-
-// named puts the field in front of a message about its value.
-func named(field string, err error) error {
-	if e, ok := fault.As(err); ok {
-		return e.Kind.New(field+": "+e.Public, e.Cause)
-	}
-	return err
 }
 
 // checkContent follows gateway/contract/container-service.md#content.

@@ -10,6 +10,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
@@ -23,7 +24,7 @@ func checkValues(r *containerv1.ContainerRequest) (oci.Platform, error) {
 		allowed      []string
 	}{
 		{"format", r.GetFormat(), []string{"docker", "oci", "sif"}},
-		{"nameStrategy", r.GetNameStrategy(), []string{"none", "tagPrefix", "imageSuffix"}},
+		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
 		{"buildTemplate", r.GetBuildTemplate(), []string{"conda/micromamba:v1", "conda/micromamba:v2"}},
 	} {
 		if err := oneOf(s.field, s.value, s.allowed); err != nil {
@@ -152,7 +153,7 @@ func checkPlatform(r *containerv1.ContainerRequest) (oci.Platform, error) {
 func platform(s string) (oci.Platform, error) {
 	p, err := oci.ParsePlatform(strings.TrimSpace(s))
 	if err != nil {
-		return p, named("containerPlatform", err)
+		return p, fault.In("containerPlatform", err)
 	}
 	return p, nil
 }

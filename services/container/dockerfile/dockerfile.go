@@ -126,7 +126,7 @@ func atLine(at []parser.Range, err error) error {
 	if !ok || isWhole(at) || strings.HasPrefix(e.Public, "line ") {
 		return err
 	}
-	return e.Kind.New(fmt.Sprintf("line %d: %s", at[0].Start.Line, e.Public), e.Cause)
+	return fault.In(fmt.Sprintf("line %d", at[0].Start.Line), e)
 }
 
 func clip(s string) string {

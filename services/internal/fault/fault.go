@@ -117,6 +117,18 @@ func As(err error) (e *Error, ok bool) {
 	return e, ok
 }
 
+// In puts a place in front of the public text of a fault: a field, or a line. Other
+// errors stay as they are.
+func In(place string, err error) error {
+	e, ok := As(err)
+	if !ok {
+		return err
+	}
+	in := *e
+	in.Public = place + ": " + e.Public
+	return &in
+}
+
 // FromStatus turns a status that another process answered back into a fault. A
 // process that cannot be reached, or does not answer in time, is a fault with a
 // text of its own; any other status that no fault made comes back as err

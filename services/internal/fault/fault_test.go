@@ -3,6 +3,7 @@ package fault_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -43,5 +44,16 @@ func TestPlainStatusStaysPlain(t *testing.T) {
 	}
 	if fault.FromStatus(nil) != nil {
 		t.Error("nil became an error")
+	}
+}
+
+func TestFaultInAPlace(t *testing.T) {
+	t.Parallel()
+	e, ok := fault.As(fault.In("name", fault.Exhausted.New("too long", io.EOF).After(time.Second)))
+	if !ok || e.Public != "name: too long" || !errors.Is(e, fault.Exhausted) || !errors.Is(e, io.EOF) || e.RetryAfter != time.Second {
+		t.Errorf("got %+v", e)
+	}
+	if err := fault.In("name", io.EOF); err != io.EOF { //nolint:errorlint // it must be the very same
+		t.Errorf("a plain error became %v", err)
 	}
 }

@@ -2,9 +2,8 @@ package limits
 
 import "strconv"
 
-// What a Dockerfile may hold, and what it may expand to. Whoever reads it later, our
-// own reader and BuildKit, expands variables that name each other: a few hundred bytes
-// would stand for gigabytes.
+// What a Dockerfile may hold, and what it may expand to. Whoever reads it expands
+// variables that name each other: a few hundred bytes would stand for gigabytes.
 const (
 	// Dockerfile is its length in bytes, decoded.
 	Dockerfile = 1 << 20

@@ -64,7 +64,10 @@ func Rules() []Rule {
 
 		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},
-		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/fault", "services/internal/oci"}, Only: []string{
+			"github.com/goccy/go-yaml/...",
+		}},
 		// What we read of a Dockerfile is what the engine reads: the packages of BuildKit
 		// that are pure, which do no I/O.
 		{Package: "services/container/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{

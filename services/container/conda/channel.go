@@ -1,4 +1,4 @@
-package container
+package conda
 
 import (
 	"net/url"
@@ -12,7 +12,7 @@ func checkChannel(s string) error {
 	if isChannel(s) {
 		return nil
 	}
-	return fault.Invalid.Newf("%q is no channel: give a name such as conda-forge, or an http(s) URL without a login", clip(s))
+	return fault.Invalid.Newf("%q is not a channel: give a name such as conda-forge, or an http(s) URL without a login", clip(s))
 }
 
 func isChannel(s string) bool {

@@ -1,4 +1,4 @@
-package container
+package conda
 
 import (
 	"strings"
@@ -9,13 +9,21 @@ import (
 
 const id = "0123456789abcdef"
 
+func all(items []string) []MatchSpec {
+	var specs []MatchSpec
+	for _, item := range items {
+		specs = append(specs, takeApart(item))
+	}
+	return specs
+}
+
 func TestNaming(t *testing.T) {
 	t.Parallel()
-	list := func(items ...string) environment { return environment{items: items} }
+	list := func(items ...string) Environment { return Environment{items: all(items)} }
 	long := strings.Repeat("x", 30)
 	for _, tc := range []struct {
 		name                string
-		env                 environment
+		env                 Environment
 		prefix, suffix, tag string // of tagPrefix; path and tag of imageSuffix
 	}{
 		{"one", list("samtools=1.20"), "samtools-1.20--", "/samtools", "1.20--"},
@@ -35,9 +43,9 @@ func TestNaming(t *testing.T) {
 		{"six", list("a", "b", "c", "d", "e", "f"), "a_b_c_d_pruned--", "/a_b_c_d_pruned", ""},
 		{"six of one version", list("a=1", "b=1", "c=1", "d=1", "e=1", "f=1"), "a-1_b-1_c-1_d-1_pruned--", "/a_b_c_d_pruned", "1--"},
 		{"six with one twice", list("a", "b", "c", "d", "e", "a"), "a_b_c_d_e--", "/a_b_c_d_e", ""},
-		{"named", environment{name: "My-Env", items: []string{"bwa=1"}}, "my-env--", "/my-env", ""},
-		{"badly named", environment{name: " ./ü\n", items: []string{"bwa=1"}}, "bwa-1--", "/bwa", "1--"},
-		{"named with blanks", environment{name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
+		{"named", Environment{name: "My-Env", items: all([]string{"bwa=1"})}, "my-env--", "/my-env", ""},
+		{"badly named", Environment{name: " ./ü\n", items: all([]string{"bwa=1"})}, "bwa-1--", "/bwa", "1--"},
+		{"named with blanks", Environment{name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
 		{"nothing", list(), "", "", ""},
 		{"URLs", list("https://h/a.conda", "git+https://h/x.git"), "", "", ""},
 		{"URL beside", list("https://h/a.conda", "bwa=1"), "bwa-1--", "/bwa", "1--"},
@@ -52,9 +60,9 @@ func TestNaming(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			for _, want := range []struct{ strategy, path, tag string }{
-				{nameNone, "", id}, {nameTagPrefix, "", tc.prefix + id}, {"", "", tc.prefix + id}, {nameImageSuffix, tc.suffix, tc.tag + id},
+				{NameNone, "", id}, {NameTagPrefix, "", tc.prefix + id}, {"", "", tc.prefix + id}, {NameImageSuffix, tc.suffix, tc.tag + id},
 			} {
-				path, tag := tc.env.imageName(want.strategy, id)
+				path, tag := tc.env.ImageName(want.strategy, id)
 				if path != want.path || tag != want.tag {
 					t.Errorf("%q: %s:%s, want %s:%s", want.strategy, path, tag, want.path, want.tag)
 				}
@@ -67,9 +75,9 @@ func FuzzNaming(f *testing.F) {
 	f.Add("env", "a=1\nb\nc::d>2")
 	f.Add("", "_a._b-\n--c\n1.0=..x")
 	f.Fuzz(func(t *testing.T, name, items string) {
-		e := environment{name: name, items: strings.Split(items, "\n")}
-		for _, strategy := range []string{nameNone, nameTagPrefix, nameImageSuffix} {
-			path, tag := e.imageName(strategy, id)
+		e := Environment{name: name, items: all(strings.Split(items, "\n"))}
+		for _, strategy := range []string{NameNone, NameTagPrefix, NameImageSuffix} {
+			path, tag := e.ImageName(strategy, id)
 			if full := "h.example/repo" + path + ":" + tag; reference.ReferenceRegexp.FindString(full) != full || len(path) > maxPrefix+1 {
 				t.Errorf("%s is no name of an image", full)
 			}

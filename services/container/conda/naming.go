@@ -1,21 +1,21 @@
-package container
+package conda
 
 import (
 	"slices"
 	"strings"
 )
 
-// The strategies of gateway/contract/container-service.md#naming.
+// The strategies for naming images, of gateway/contract/container-service.md#naming.
 const (
-	nameNone        = "none"
-	nameTagPrefix   = "tagPrefix"
-	nameImageSuffix = "imageSuffix"
+	NameNone        = "none"
+	NameTagPrefix   = "tagPrefix" // the default
+	NameImageSuffix = "imageSuffix"
 )
 
 // maxPrefix is how long the readable part of a name may be, in characters.
 const maxPrefix = 80
 
-// pkg is an item of an environment, as names show it.
+// pkg is an item of an environment, as names of images show it.
 type pkg struct{ name, version string }
 
 func (p pkg) String() string {
@@ -25,14 +25,15 @@ func (p pkg) String() string {
 	return p.name + "-" + p.version
 }
 
-// imageName says where in a repository an image is put: with what path behind the
-// repository ("" for none, else with its slash), and which tag.
-func (e environment) imageName(strategy, id string) (path, tag string) {
+// ImageName says where in a repository the image of an environment is put: with what
+// path behind the repository ("" for none, else with its slash), and which tag. The
+// zero Environment has no readable name.
+func (e Environment) ImageName(strategy, id string) (path, tag string) {
 	pkgs := e.packages()
 	switch {
-	case strategy == nameNone || len(pkgs) == 0:
+	case strategy == NameNone || len(pkgs) == 0:
 		return "", id
-	case strategy == nameImageSuffix:
+	case strategy == NameImageSuffix:
 		name := pathComponent(join(pkgs, func(p pkg) string { return p.name }))
 		if name == "" {
 			return "", id
@@ -51,13 +52,13 @@ func (e environment) imageName(strategy, id string) (path, tag string) {
 
 // packages are the items that names are made of. A name that the environment
 // gives itself stands for all of them.
-func (e environment) packages() []pkg {
+func (e Environment) packages() []pkg {
 	if name := letters(strings.ToLower(e.name)); name != "" {
 		return []pkg{{name: name}}
 	}
 	var pkgs []pkg
 	for _, item := range e.items {
-		p, ok := readPackage(item)
+		p, ok := item.pkg()
 		if ok && !slices.Contains(pkgs, p) {
 			pkgs = append(pkgs, p)
 		}
@@ -65,17 +66,13 @@ func (e environment) packages() []pkg {
 	return pkgs
 }
 
-// readPackage takes an item apart: `channel::` is dropped, `=`, `<` and `>` part
-// name, version and the rest. Not ok for URLs and what has no name.
-func readPackage(item string) (pkg, bool) {
-	if strings.Contains(item, "://") {
+// pkg reads the name and the version from the body of a specification: `=`, `<` and
+// `>` part name, version and the rest. Not ok for URLs and what has no name.
+func (m MatchSpec) pkg() (pkg, bool) {
+	if strings.Contains(m.text, "://") {
 		return pkg{}, false
 	}
-	if _, after, ok := strings.Cut(item, "::"); ok {
-		item = after
-	}
-	item, _, _ = strings.Cut(item, "[")
-	pieces := strings.FieldsFunc(item, func(r rune) bool { return strings.ContainsRune("=<>", r) })
+	pieces := strings.FieldsFunc(m.body, func(r rune) bool { return strings.ContainsRune("=<>", r) })
 	if len(pieces) == 0 {
 		return pkg{}, false
 	}

@@ -1,4 +1,4 @@
-package container
+package conda
 
 import (
 	"errors"
@@ -12,37 +12,38 @@ func TestMatchSpec(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		in   string
-		want matchSpec
+		want MatchSpec
 	}{
-		{"samtools", matchSpec{name: "samtools"}},
-		{"samtools=1.20", matchSpec{name: "samtools", version: "=1.20"}},
-		{"samtools==1.20", matchSpec{name: "samtools", version: "==1.20"}},
-		{"samtools=1.20=h50ea8bc_0", matchSpec{name: "samtools", version: "=1.20", build: "h50ea8bc_0"}},
-		{"samtools==1.20=h50ea8bc_0", matchSpec{name: "samtools", version: "==1.20", build: "h50ea8bc_0"}},
-		{"samtools 1.20", matchSpec{name: "samtools", version: "1.20"}},
-		{"samtools 1.20 h50ea8bc_0", matchSpec{name: "samtools", version: "1.20", build: "h50ea8bc_0"}},
-		{" samtools  =1.20 ", matchSpec{name: "samtools", version: "=1.20"}},
-		{"numpy>=1.22,<2", matchSpec{name: "numpy", version: ">=1.22,<2"}},
-		{"numpy >=1.22, <2.0a0", matchSpec{name: "numpy", version: ">=1.22, <2.0a0"}},
-		{"numpy>=1,!=1.2", matchSpec{name: "numpy", version: ">=1,!=1.2"}},
-		{"numpy!=1.2", matchSpec{name: "numpy", version: "!=1.2"}},
-		{"numpy~=1.2", matchSpec{name: "numpy", version: "~=1.2"}},
-		{"python=3.11|3.12", matchSpec{name: "python", version: "=3.11|3.12"}},
-		{"python (>=3.9,<3.10)|3.12.*", matchSpec{name: "python", version: "(>=3.9,<3.10)|3.12.*"}},
-		{"pytorch=*=*cuda*", matchSpec{name: "pytorch", version: "=*", build: "*cuda*"}},
-		{"x=1!2.0+local.1", matchSpec{name: "x", version: "=1!2.0+local.1"}},
-		{"conda-forge::procps-ng", matchSpec{channel: "conda-forge", name: "procps-ng"}},
-		{"conda-forge/linux-64::r-base=4.3", matchSpec{channel: "conda-forge/linux-64", name: "r-base", version: "=4.3"}},
-		{"https://conda.example.org/c::bwa", matchSpec{channel: "https://conda.example.org/c", name: "bwa"}},
-		{"_libgcc_mutex", matchSpec{name: "_libgcc_mutex"}},
-		{"7zip", matchSpec{name: "7zip"}},
-		{"a.b-c_D", matchSpec{name: "a.b-c_D"}},
-		{"bwa[version='>=0.7,<1', build=h1_0]", matchSpec{name: "bwa", options: "version='>=0.7,<1', build=h1_0"}},
-		{"bwa=0.7[channel=bioconda]", matchSpec{name: "bwa", version: "=0.7", options: "channel=bioconda"}},
+		{"samtools", MatchSpec{Name: "samtools"}},
+		{"samtools=1.20", MatchSpec{Name: "samtools", Version: "=1.20"}},
+		{"samtools==1.20", MatchSpec{Name: "samtools", Version: "==1.20"}},
+		{"samtools=1.20=h50ea8bc_0", MatchSpec{Name: "samtools", Version: "=1.20", Build: "h50ea8bc_0"}},
+		{"samtools==1.20=h50ea8bc_0", MatchSpec{Name: "samtools", Version: "==1.20", Build: "h50ea8bc_0"}},
+		{"samtools 1.20", MatchSpec{Name: "samtools", Version: "1.20"}},
+		{"samtools 1.20 h50ea8bc_0", MatchSpec{Name: "samtools", Version: "1.20", Build: "h50ea8bc_0"}},
+		{" samtools  =1.20 ", MatchSpec{Name: "samtools", Version: "=1.20"}},
+		{"numpy>=1.22,<2", MatchSpec{Name: "numpy", Version: ">=1.22,<2"}},
+		{"numpy >=1.22, <2.0a0", MatchSpec{Name: "numpy", Version: ">=1.22, <2.0a0"}},
+		{"numpy>=1,!=1.2", MatchSpec{Name: "numpy", Version: ">=1,!=1.2"}},
+		{"numpy!=1.2", MatchSpec{Name: "numpy", Version: "!=1.2"}},
+		{"numpy~=1.2", MatchSpec{Name: "numpy", Version: "~=1.2"}},
+		{"python=3.11|3.12", MatchSpec{Name: "python", Version: "=3.11|3.12"}},
+		{"python (>=3.9,<3.10)|3.12.*", MatchSpec{Name: "python", Version: "(>=3.9,<3.10)|3.12.*"}},
+		{"pytorch=*=*cuda*", MatchSpec{Name: "pytorch", Version: "=*", Build: "*cuda*"}},
+		{"x=1!2.0+local.1", MatchSpec{Name: "x", Version: "=1!2.0+local.1"}},
+		{"conda-forge::procps-ng", MatchSpec{Channel: "conda-forge", Name: "procps-ng"}},
+		{"conda-forge/linux-64::r-base=4.3", MatchSpec{Channel: "conda-forge/linux-64", Name: "r-base", Version: "=4.3"}},
+		{"https://conda.example.org/c::bwa", MatchSpec{Channel: "https://conda.example.org/c", Name: "bwa"}},
+		{"_libgcc_mutex", MatchSpec{Name: "_libgcc_mutex"}},
+		{"7zip", MatchSpec{Name: "7zip"}},
+		{"a.b-c_D", MatchSpec{Name: "a.b-c_D"}},
+		{"bwa[version='>=0.7,<1', build=h1_0]", MatchSpec{Name: "bwa", Options: "version='>=0.7,<1', build=h1_0"}},
+		{"bwa=0.7[channel=bioconda]", MatchSpec{Name: "bwa", Version: "=0.7", Options: "channel=bioconda"}},
 	} {
 		t.Run(tc.in, func(t *testing.T) {
 			t.Parallel()
-			got, err := parseMatchSpec(tc.in)
+			got, err := ParseMatchSpec(tc.in)
+			got.text, got.body, got.hasChannel, got.hasOptions = "", "", false, false
 			if err != nil || got != tc.want {
 				t.Errorf("got %+v, %v\nwant %+v", got, err, tc.want)
 			}
@@ -59,7 +60,7 @@ func TestNoMatchSpec(t *testing.T) {
 		"bwa[version=1", "bwa[version='1]", "bwa[version=1]x", "bwa[version=1;id]", "bwa[version=1,]", "http://h/p.conda", "file:///etc/passwd",
 		"bwa#comment", "bwa\\", "bwa {1}", "bwa=1*$(x)", strings.Repeat("a", maxSpec+1), "bwa=" + strings.Repeat("(", 30) + "1" + strings.Repeat(")", 30),
 	} {
-		if got, err := parseMatchSpec(in); !errors.Is(err, fault.Invalid) {
+		if got, err := ParseMatchSpec(in); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%q was read as %+v, %v", in, got, err)
 		}
 	}
@@ -72,17 +73,17 @@ func FuzzMatchSpec(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		m, err := parseMatchSpec(in)
+		m, err := ParseMatchSpec(in)
 		if err != nil {
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%q: %v", in, err)
 			}
 			return
 		}
-		if !isPackageName(m.name) || strings.HasPrefix(strings.TrimSpace(in), "-") || strings.ContainsAny(in, "\n\r;&`{}#\\") {
+		if !isPackageName(m.Name) || strings.HasPrefix(strings.TrimSpace(in), "-") || strings.ContainsAny(in, "\n\r;&`{}#\\") {
 			t.Errorf("%q was read as %+v", in, m)
 		}
-		if strings.Contains(in, "$") && m.options == "" && m.channel == "" {
+		if strings.Contains(in, "$") && m.Options == "" && m.Channel == "" {
 			t.Errorf("%q was read as %+v", in, m)
 		}
 	})

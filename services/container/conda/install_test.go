@@ -1,4 +1,4 @@
-package container
+package conda
 
 import (
 	"os"
@@ -66,7 +66,7 @@ func TestInstaller(t *testing.T) {
 				}
 			}
 			put("micromamba", fakeMicromamba)
-			put("install.sh", strings.ReplaceAll(condaInstaller, "/opt/conda", home+"/conda"))
+			put("install.sh", strings.ReplaceAll(installer, "/opt/conda", home+"/conda"))
 			for name, text := range tc.files {
 				put(name, text)
 			}

@@ -1,0 +1,118 @@
+// Package conda turns a request for Conda packages into what builds its environment:
+// a Dockerfile, and the files that its installer reads. It owns the form of
+// environments, channels and package specifications, and the names of images that
+// are made from them. It solves nothing, asks nobody and does no I/O. What it takes
+// from a request gets into files alone, never into a command. Truth:
+// gateway/contract/container-service.md, and Conda's own documents (CEP 24, CEP 29).
+package conda
+
+import (
+	"fmt"
+	"strings"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// What a request leaves open.
+const (
+	defaultMambaImage   = "mambaorg/micromamba:2-amazon2023"
+	defaultBaseImage    = "ubuntu:24.04"
+	defaultBasePackages = "conda-forge::procps-ng"
+)
+
+func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
+
+// Recipe is a checked request for a Conda environment. Make it with Read or ReadFile.
+type Recipe struct {
+	// Environment is what to install; its text is empty where there is a lock.
+	Environment Environment
+	// LockURL is the address of an explicit lock; "" for none.
+	LockURL string
+	// basePackages are installed afterwards; none is fine.
+	basePackages []string
+	// mambaImage and baseImage are fully qualified.
+	mambaImage, baseImage string
+	// commands are the last lines of the Dockerfile.
+	commands []string
+}
+
+// Read checks packages of type CONDA. environment is their environment file, decoded;
+// "" where they list entries. fault.Invalid, naming the field, for what is malformed.
+func Read(p *containerv1.Packages, environment string) (Recipe, error) {
+	for i, c := range p.GetChannels() {
+		if err := checkChannel(c); err != nil {
+			return Recipe{}, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
+		}
+	}
+	r, err := withOptions(p.GetCondaOpts())
+	if err != nil {
+		return r, err
+	}
+	if environment == "" {
+		return r, r.addEntries(p.GetEntries(), mergeChannels(nil, p.GetChannels()))
+	}
+	r.Environment, err = readEnvironment("packages.environment", environment, p.GetChannels())
+	return r, err
+}
+
+// ReadFile checks an environment file that stands alone, as condaFile. fault.Invalid,
+// naming the field, for what is malformed.
+func ReadFile(text string) (Recipe, error) {
+	r, err := withOptions(nil)
+	if err != nil {
+		return r, err
+	}
+	r.Environment, err = readEnvironment("condaFile", text, nil)
+	return r, err
+}
+
+// withOptions checks the options, and fills in the defaults.
+func withOptions(o *containerv1.CondaOptions) (Recipe, error) {
+	r := Recipe{commands: o.GetCommands()}
+	packages := defaultBasePackages
+	if o != nil && o.BasePackages != nil {
+		packages = o.GetBasePackages()
+	}
+	r.basePackages = strings.Fields(packages)
+	for _, spec := range r.basePackages {
+		if _, err := ParseMatchSpec(spec); err != nil {
+			return r, fault.In("packages.condaOpts.basePackages", err)
+		}
+	}
+	var err error
+	if r.mambaImage, err = imageName(o.GetMambaImage(), defaultMambaImage); err != nil {
+		return r, fault.In("packages.condaOpts.mambaImage", err)
+	}
+	if r.baseImage, err = imageName(o.GetBaseImage(), defaultBaseImage); err != nil {
+		return r, fault.In("packages.condaOpts.baseImage", err)
+	}
+	for i, line := range r.commands {
+		if strings.ContainsRune(line, 0) {
+			return r, fault.Invalid.Newf("packages.condaOpts.commands[%d] must be a line of a Dockerfile", i)
+		}
+	}
+	return r, nil
+}
+
+// imageName qualifies the name of an image, so that no stage of the Dockerfile can be
+// mistaken for it.
+func imageName(given, otherwise string) (string, error) {
+	if given == "" {
+		given = otherwise
+	}
+	ref, err := oci.ParseReference(given)
+	if err != nil {
+		return "", err
+	}
+	return ref.String(), nil
+}
+
+func clip(s string) string {
+	if len(s) > 60 {
+		return strings.ToValidUTF8(s[:60], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,52 @@
+package conda
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+//go:embed install.sh
+var installer string
+
+// folder is where the Dockerfile finds its files, in the context and in the image
+// that installs.
+const folder = ".slipway"
+
+// Dockerfile is what builds the environment: one stage installs it, the other is
+// the image. All that a user gave is in files, beside two image names that were
+// parsed, and the commands, which are lines of a Dockerfile by contract.
+func (r Recipe) Dockerfile() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "FROM %s AS build\n", r.mambaImage)
+	out.WriteString("USER 0\n")
+	fmt.Fprintf(&out, "COPY %s/ /%s/\n", folder, folder)
+	// The list form passes by the shell that an image may have set for itself.
+	fmt.Fprintf(&out, "RUN [\"sh\", \"/%s/install.sh\"]\n\n", folder)
+	fmt.Fprintf(&out, "FROM %s\n", r.baseImage)
+	out.WriteString("COPY --from=build /opt/conda /opt/conda\n")
+	out.WriteString("ENV PATH=/opt/conda/bin:$PATH\n")
+	for _, line := range r.commands {
+		out.WriteString(line + "\n")
+	}
+	return out.String()
+}
+
+// Files are those that the installer reads, and the installer.
+func (r Recipe) Files() []*buildv1.File {
+	texts := []struct{ name, text string }{
+		{"install.sh", installer}, {"conda.yml", r.Environment.text}, {"lock-url", r.LockURL},
+	}
+	if len(r.basePackages) > 0 {
+		texts = append(texts, struct{ name, text string }{"base.yml", environmentFile(r.Environment.Channels, r.basePackages, nil)})
+	}
+	var files []*buildv1.File
+	for _, f := range texts {
+		if f.text != "" {
+			files = append(files, &buildv1.File{Path: folder + "/" + f.name, Content: []byte(f.text)})
+		}
+	}
+	return files
+}

@@ -1,0 +1,29 @@
+package container
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// TestRecipesThatAreRefused names the field that a Dockerfile comes from; the rest is
+// held where Dockerfiles and environments are read.
+func TestRecipesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	commands := &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}, CondaOpts: &containerv1.CondaOptions{Commands: []string{"RUM x"}}}
+	for want, r := range map[string]*containerv1.ContainerRequest{
+		"containerFile: line 1: RUN must come after FROM":         {ContainerFile: b64("RUN x")},
+		"packages.condaOpts: line 9: unknown instruction: RUM":    {Packages: commands},
+		"condaFile must be a Conda environment file: ":            {CondaFile: b64("x")},
+		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: b64("x")}},
+	} {
+		if _, err := readRecipe(r, oci.DefaultPlatform); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
