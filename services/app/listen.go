@@ -152,7 +152,7 @@ func (l *listeners) stop(ctx context.Context) error {
 	var problems []error
 	for _, w := range append(slices.Clone(l.web), l.admin) {
 		if err := w.server.Shutdown(ctx); err != nil {
-			problems = append(problems, fmt.Errorf("some pulls did not finish: %w", err), w.server.Close())
+			problems = append(problems, fmt.Errorf("not all pulls finished in time: %w", err), w.server.Close())
 		}
 	}
 	return errors.Join(problems...)

@@ -134,7 +134,7 @@ func labelMeanings() map[string]string {
 		"host":         "a registry that the settings name, or a well-known public one; `other` for all others",
 		"kind":         "of a request to a registry: `manifest`, `blob`, `tags`, `referrers`, `ping`, `config`, `redirect`, `other`",
 		"limit":        "what is limited: `pulls`, `builds`, and the like",
-		"method":       "the HTTP method; `other` for one that is none",
+		"method":       "the HTTP method; `other` for an unknown one",
 		"metric":       "`builds`, `pulls`, `filesystem`",
 		"outcome":      "`new`, `joined`, `cached`",
 		"phase":        "`queued`, `running`; at the worker `prepare`, `build`, `push`",

@@ -22,7 +22,7 @@ func invalidDigest(s string) error {
 	if len(s) > 80 {
 		s = s[:80] + "…"
 	}
-	return coded(fault.Invalid.Newf("%q is no digest", s), "DIGEST_INVALID")
+	return coded(fault.Invalid.Newf("%q is not a digest", s), "DIGEST_INVALID")
 }
 
 // blob answers a blob that the requested image refers to.

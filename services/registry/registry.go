@@ -200,7 +200,7 @@ func (s *Registry) charge(r *http.Request, who caller.ID) (ratelimit.Quota, erro
 }
 
 func unknownName(cause error) error {
-	return coded(fault.NotFound.New("There is no such image, or its name has expired; make a new container request", cause), "NAME_UNKNOWN")
+	return coded(fault.NotFound.New("No such image, or its name has expired: make a new container request", cause), "NAME_UNKNOWN")
 }
 
 func unknownManifest(public string) error {

@@ -76,7 +76,7 @@ func (f *credentialsFlags) readKeys(d *dialogue, into *structpb.Struct) error {
 	}
 	made, err := structpb.NewStruct(keys)
 	if err != nil {
-		return errors.New("reading the keys: they are no plain JSON")
+		return errors.New("reading the keys: they are not plain JSON")
 	}
 	into.Fields = made.GetFields()
 	return nil

@@ -45,7 +45,7 @@ the exit code then tells whether it made its image.`,
 func checkBuildID(id string) error {
 	stem, number, ok := strings.Cut(id, "_")
 	if !ok || stem == "" || number == "" || strings.Trim(stem, "0123456789abcdef") != "" || strings.Trim(number, "0123456789") != "" {
-		return usagef("%q is no build's id, such as 3f2a5b6c7d8e9f01_1; `slipway status` shows the one of a request", id)
+		return usagef("%q is not a build id such as 3f2a5b6c7d8e9f01_1; `slipway status` shows the one of a request", id)
 	}
 	return nil
 }

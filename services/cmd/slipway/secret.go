@@ -86,7 +86,7 @@ func (f *secretFlags) read(d *dialogue, question string) (string, error) {
 	}
 	if !f.given() {
 		if !d.isThere() {
-			return "", usagef("there is no terminal to ask for the %s; give it with --%s-stdin or --%s-file", f.what, f.what, f.what)
+			return "", usagef("no terminal to ask for the %s: give it with --%s-stdin or --%s-file", f.what, f.what, f.what)
 		}
 		return d.askSecret(question)
 	}

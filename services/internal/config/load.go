@@ -102,7 +102,7 @@ func readFile(path string) (map[string]string, error) {
 	}
 	var values map[string]any
 	if err := yaml.Unmarshal(raw, &values); err != nil {
-		return nil, fmt.Errorf("%s is no YAML map of settings: %w", path, err)
+		return nil, fmt.Errorf("%s is not a YAML map of settings: %w", path, err)
 	}
 	out := make(map[string]string, len(values))
 	for k, v := range values {

@@ -199,7 +199,7 @@ func ParseNetworks(values []string) ([]netip.Prefix, error) {
 		}
 		ip, err := netip.ParseAddr(v)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no address and no network such as 10.0.0.0/8", v)
+			return nil, fmt.Errorf("%q is neither an address nor a network such as 10.0.0.0/8", v)
 		}
 		out = append(out, netip.PrefixFrom(ip, ip.BitLen()))
 	}

@@ -115,7 +115,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 		Config        *Descriptor     `json:"config"`
 	}
 	if err := Decode(raw, &probe); err != nil {
-		return "", fault.Invalid.New("The registry answered something that is no image manifest", err)
+		return "", fault.Invalid.New("The registry answered something that is not an image manifest", err)
 	}
 	mediaType = probe.MediaType
 	if mediaType == "" {
@@ -135,7 +135,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	case probe.Config != nil:
 		return TypeManifest, nil
 	}
-	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is no image manifest", shorten(mediaType))
+	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is not an image manifest", shorten(mediaType))
 }
 
 func cutMediaType(header string) (mediaType, params string, found bool) {

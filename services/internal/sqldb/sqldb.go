@@ -55,7 +55,7 @@ func open(rawURL string) (*DB, error) {
 		config, err := pgx.ParseConfig(rawURL)
 		if err != nil {
 			// The driver's text may quote the URL, password and all.
-			return nil, errors.New("database_url is no valid postgres:// URL")
+			return nil, errors.New("database_url is not a valid postgres:// URL")
 		}
 		db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(planAnew))
 		db.SetMaxOpenConns(32)

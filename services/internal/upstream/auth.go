@@ -111,7 +111,7 @@ func readToken(r io.Reader) (authHeader, error) {
 		return authHeader{}, err
 	}
 	if err := oci.Decode(raw, &t); err != nil {
-		return authHeader{}, fmt.Errorf("no JSON answer: %w", err)
+		return authHeader{}, fmt.Errorf("its answer is not JSON: %w", err)
 	}
 	if t.Token == "" {
 		t.Token = t.AccessToken

@@ -38,7 +38,7 @@ func NewEgress(allow []string) (*Egress, error) {
 			continue
 		}
 		if strings.ContainsAny(a, "/ @") {
-			return nil, fmt.Errorf("egress_allow: %q is no address, network or host name", a)
+			return nil, fmt.Errorf("egress_allow: %q is not an address, network, or host name", a)
 		}
 		e.hosts[strings.ToLower(a)] = true
 	}

@@ -24,13 +24,13 @@ func (c *Client) checkTarget(repo Repository, target *url.URL) error {
 	case target.Scheme != "https" && (target.Scheme != "http" || !c.plain[repo.Host]):
 		return fmt.Errorf("it redirects to %.20q, which is not https", target.Scheme)
 	case target.User != nil:
-		return errors.New("it redirects to an address with a login in it")
+		return errors.New("it redirects to a URL that holds a login")
 	case host == "" || target.Opaque != "":
-		return errors.New("it redirects to an address without a host")
+		return errors.New("it redirects to a URL without a host")
 	case strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("it redirects to a host with characters that no host name has")
 	case len(target.String()) > limits.RedirectURL:
-		return fmt.Errorf("it redirects to an address of more than %d bytes", limits.RedirectURL)
+		return fmt.Errorf("it redirects to a URL of more than %d bytes", limits.RedirectURL)
 	}
 	return nil
 }
@@ -60,7 +60,7 @@ func (e *Egress) names(ctx context.Context, target *url.URL) error {
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if !e.Allows(ip) {
-			return fmt.Errorf("%s is no public address", host)
+			return fmt.Errorf("%s is not a public address", host)
 		}
 		return nil
 	}
@@ -92,7 +92,7 @@ func (e *Egress) resolves(ctx context.Context, host string) error {
 	}
 	for _, ip := range found {
 		if !e.Allows(ip) {
-			return fmt.Errorf("%.60q is at %s, which is no public address", host, ip)
+			return fmt.Errorf("%.60q is at %s, which is not a public address", host, ip)
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	case req.URL.Scheme != "https" && via[0].URL.Scheme == "https":
 		return errors.New("https does not lead to http")
 	case req.URL.User != nil:
-		return errors.New("it redirects to an address with a login in it")
+		return errors.New("it redirects to a URL that holds a login")
 	}
 	return nil
 }
