@@ -67,7 +67,7 @@ func scenarios(ctx context.Context, c *cluster, r *report, only string) error {
 // deploy applies the overlay, and waits until all of it is ready.
 func deploy(ctx context.Context, c *cluster) (*world, error) {
 	k8s := filepath.Join(c.repo, "deploy", "k8s")
-	secrets, err := exec.CommandContext(ctx, filepath.Join(k8s, "secrets.sh"), "--dev").Output()
+	secrets, err := exec.CommandContext(ctx, filepath.Join(k8s, "secrets.sh"), "--dev", "--offline").Output()
 	if err != nil {
 		return nil, err
 	}
