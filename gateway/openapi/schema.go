@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 )
 
 // note remembers a message, and those in it, as part of what is asked.
@@ -85,7 +87,7 @@ func (d *document) schema(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	case f.Desc.IsMap():
 		s := openapi3.NewObjectSchema()
 		s.AdditionalProperties.Schema = d.single(f.Message.Fields[1], asked)
-		if exact(f) {
+		if isInteger(f) {
 			s.AdditionalProperties.Schema = openapi3.NewInt64Schema().NewRef()
 		}
 		return s.NewRef()
@@ -117,7 +119,11 @@ func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 		}
 		return d.ref(f.Message, asked)
 	default:
-		return openapi3.NewStringSchema().NewRef()
+		s := openapi3.NewStringSchema()
+		if most, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_MaxLength).(int32); most > 0 && asked {
+			s = s.WithMaxLength(int64(most))
+		}
+		return s.NewRef()
 	}
 }
 
@@ -136,19 +142,15 @@ func known(f *protogen.Field) *openapi3.SchemaRef {
 }
 
 func number(f *protogen.Field) *openapi3.SchemaRef {
-	if exact(f) {
+	if isInteger(f) {
 		return openapi3.NewInt64Schema().NewRef()
 	}
 	return openapi3.NewFloat64Schema().NewRef()
 }
 
-// exact knows the doubles that are whole numbers: a 64-bit integer would be a
-// text in JSON. Ids are, and what a comment calls exact.
-func exact(f *protogen.Field) bool {
-	name := string(f.Desc.Name())
-	if name == "id" || strings.HasSuffix(name, "_id") {
-		return true
-	}
-	all := strings.Contains(prose(f.Parent.Comments.Leading), "All exact to 2^53")
-	return all || strings.Contains(prose(f.Comments.Leading), "exact to 2^53")
+// isInteger knows the doubles that are whole numbers: a 64-bit integer would be a
+// text in JSON.
+func isInteger(f *protogen.Field) bool {
+	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Integer).(bool)
+	return is
 }

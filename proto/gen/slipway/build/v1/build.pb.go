@@ -14,6 +14,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	v1 "slipway.dev/proto/gen/slipway/platform/v1"
 	sync "sync"
 	unsafe "unsafe"
@@ -1251,7 +1252,7 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\"slipway/platform/v1/platform.proto\"=\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"=\n" +
 	"\x11ListBuildsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x05R\x06offset\"x\n" +
@@ -1263,7 +1264,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb3\x05\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb9\x05\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -1278,8 +1279,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x0econtent_digest\x18\n" +
 	" \x01(\tH\tR\rcontentDigest\x88\x01\x01\x12\x1b\n" +
 	"\x06digest\x18\v \x01(\tH\n" +
-	"R\x06digest\x88\x01\x01\x12\x1c\n" +
-	"\auser_id\x18\f \x01(\x01H\vR\x06userId\x88\x01\x01\x129\n" +
+	"R\x06digest\x88\x01\x01\x12\"\n" +
+	"\auser_id\x18\f \x01(\x01B\x04\x88\xb5\x18\x01H\vR\x06userId\x88\x01\x01\x129\n" +
 	"\n" +
 	"start_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
 	"\bduration\x18\x0e \x01(\x01H\fR\bduration\x88\x01\x01B\v\n" +

@@ -14,6 +14,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -1470,7 +1471,7 @@ var File_slipway_container_v1_container_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"`\n" +
+	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
 	"\x16SubmitContainerRequest\x12F\n" +
 	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\x9b\x04\n" +
 	"\x17SubmitContainerResponse\x12\"\n" +
@@ -1517,7 +1518,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_id\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xe0\a\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xec\a\n" +
 	"\x19DescribeContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12&\n" +
@@ -1527,11 +1528,11 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x10container_config\x18\x05 \x01(\v2%.slipway.container.v1.ContainerConfigR\x0fcontainerConfig\x12\x18\n" +
 	"\adigests\x18\x06 \x03(\tR\adigests\x12!\n" +
 	"\ttimestamp\x18\a \x01(\tH\x04R\ttimestamp\x88\x01\x01\x12%\n" +
-	"\vfingerprint\x18\b \x01(\tH\x05R\vfingerprint\x88\x01\x01\x12\x1c\n" +
-	"\auser_id\x18\t \x01(\x01H\x06R\x06userId\x88\x01\x01\x120\n" +
+	"\vfingerprint\x18\b \x01(\tH\x05R\vfingerprint\x88\x01\x01\x12\"\n" +
+	"\auser_id\x18\t \x01(\x01B\x04\x88\xb5\x18\x01H\x06R\x06userId\x88\x01\x01\x120\n" +
 	"\x11platform_endpoint\x18\n" +
-	" \x01(\tH\aR\x10platformEndpoint\x88\x01\x01\x12&\n" +
-	"\fworkspace_id\x18\v \x01(\x01H\bR\vworkspaceId\x88\x01\x01\x12$\n" +
+	" \x01(\tH\aR\x10platformEndpoint\x88\x01\x01\x12,\n" +
+	"\fworkspace_id\x18\v \x01(\x01B\x04\x88\xb5\x18\x01H\bR\vworkspaceId\x88\x01\x01\x12$\n" +
 	"\vworkflow_id\x18\f \x01(\tH\tR\n" +
 	"workflowId\x88\x01\x01\x12\x1b\n" +
 	"\x06freeze\x18\r \x01(\bH\n" +

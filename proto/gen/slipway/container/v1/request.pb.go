@@ -14,6 +14,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -657,19 +658,18 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\"\xd0\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\"\x90\v\n" +
+	"\x10ContainerRequest\x12.\n" +
+	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12,\n" +
+	"\x0econtainer_file\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\rcontainerFile\x12P\n" +
+	"\x10container_config\x18\x03 \x01(\v2%.slipway.container.v1.ContainerConfigR\x0fcontainerConfig\x12%\n" +
 	"\n" +
-	"\x10ContainerRequest\x12'\n" +
-	"\x0fcontainer_image\x18\x01 \x01(\tR\x0econtainerImage\x12%\n" +
-	"\x0econtainer_file\x18\x02 \x01(\tR\rcontainerFile\x12P\n" +
-	"\x10container_config\x18\x03 \x01(\v2%.slipway.container.v1.ContainerConfigR\x0fcontainerConfig\x12\x1d\n" +
-	"\n" +
-	"conda_file\x18\x04 \x01(\tR\tcondaFile\x12-\n" +
-	"\x12container_platform\x18\x05 \x01(\tR\x11containerPlatform\x12)\n" +
-	"\x10build_repository\x18\x06 \x01(\tR\x0fbuildRepository\x12)\n" +
-	"\x10cache_repository\x18\a \x01(\tR\x0fcacheRepository\x12\x1c\n" +
-	"\ttimestamp\x18\b \x01(\tR\ttimestamp\x12 \n" +
-	"\vfingerprint\x18\t \x01(\tR\vfingerprint\x12\x16\n" +
+	"conda_file\x18\x04 \x01(\tB\x06\x90\xb5\x18І\x03R\tcondaFile\x124\n" +
+	"\x12container_platform\x18\x05 \x01(\tB\x05\x90\xb5\x18\x80\x01R\x11containerPlatform\x120\n" +
+	"\x10build_repository\x18\x06 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0fbuildRepository\x120\n" +
+	"\x10cache_repository\x18\a \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0fcacheRepository\x12#\n" +
+	"\ttimestamp\x18\b \x01(\tB\x05\x90\xb5\x18\x80\x01R\ttimestamp\x12'\n" +
+	"\vfingerprint\x18\t \x01(\tB\x05\x90\xb5\x18\x80\bR\vfingerprint\x12\x16\n" +
 	"\x06freeze\x18\n" +
 	" \x01(\bR\x06freeze\x12\x16\n" +
 	"\x06format\x18\v \x01(\tR\x06format\x122\n" +
@@ -685,8 +685,8 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x0ebuild_template\x18\x15 \x01(\tR\rbuildTemplate\x12#\n" +
 	"\rname_strategy\x18\x16 \x01(\tR\fnameStrategy\x12@\n" +
 	"\rbuild_context\x18\x17 \x01(\v2\x1b.slipway.container.v1.LayerR\fbuildContext\x12\x17\n" +
-	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x12\x1f\n" +
-	"\vworkflow_id\x18\x19 \x01(\tR\n" +
+	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x12&\n" +
+	"\vworkflow_id\x18\x19 \x01(\tB\x05\x90\xb5\x18\x80\x01R\n" +
 	"workflowId\x12\x16\n" +
 	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12\x1b\n" +
 	"\tscan_mode\x18\x1b \x01(\tR\bscanMode\x12\x1f\n" +
@@ -695,39 +695,39 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x11build_compression\x18\x1d \x01(\v2\x17.google.protobuf.StructR\x10buildCompression\x12-\n" +
 	"\x12container_includes\x18\x1e \x03(\tR\x11containerIncludesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\xab\x01\n" +
+	"\x13_tower_workspace_id\"\xb2\x01\n" +
 	"\x0fContainerConfig\x12\x1e\n" +
 	"\n" +
 	"entrypoint\x18\x01 \x03(\tR\n" +
 	"entrypoint\x12\x10\n" +
 	"\x03cmd\x18\x02 \x03(\tR\x03cmd\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\tR\x03env\x12\x1f\n" +
-	"\vworking_dir\x18\x04 \x01(\tR\n" +
+	"\x03env\x18\x03 \x03(\tR\x03env\x12&\n" +
+	"\vworking_dir\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80 R\n" +
 	"workingDir\x123\n" +
-	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerR\x06layers\"\xab\x01\n" +
-	"\x05Layer\x12 \n" +
-	"\blocation\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\blocation\x12%\n" +
+	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerR\x06layers\"\xb2\x01\n" +
+	"\x05Layer\x12'\n" +
+	"\blocation\x18\x01 \x01(\tB\v\xe2A\x01\x02\x90\xb5\x18\x80\xbf\xd6\x06R\blocation\x12%\n" +
 	"\vgzip_digest\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\n" +
 	"gzipDigest\x12&\n" +
 	"\tgzip_size\x18\x03 \x01(\x03B\x04\xe2A\x01\x02H\x00R\bgzipSize\x88\x01\x01\x12#\n" +
 	"\n" +
 	"tar_digest\x18\x04 \x01(\tB\x04\xe2A\x01\x02R\ttarDigestB\f\n" +
 	"\n" +
-	"_gzip_size\"\xbf\x01\n" +
+	"_gzip_size\"\xc7\x01\n" +
 	"\bPackages\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04type\x12 \n" +
-	"\venvironment\x18\x02 \x01(\tR\venvironment\x12\x18\n" +
+	"\x04type\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04type\x12(\n" +
+	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18І\x03R\venvironment\x12\x18\n" +
 	"\aentries\x18\x03 \x03(\tR\aentries\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12A\n" +
 	"\n" +
-	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\"\xa6\x01\n" +
-	"\fCondaOptions\x12\x1f\n" +
-	"\vmamba_image\x18\x01 \x01(\tR\n" +
+	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\"\xbb\x01\n" +
+	"\fCondaOptions\x12&\n" +
+	"\vmamba_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\n" +
 	"mambaImage\x12\x1a\n" +
-	"\bcommands\x18\x02 \x03(\tR\bcommands\x12(\n" +
-	"\rbase_packages\x18\x03 \x01(\tH\x00R\fbasePackages\x88\x01\x01\x12\x1d\n" +
+	"\bcommands\x18\x02 \x03(\tR\bcommands\x12/\n" +
+	"\rbase_packages\x18\x03 \x01(\tB\x05\x90\xb5\x18\x90NH\x00R\fbasePackages\x88\x01\x01\x12$\n" +
 	"\n" +
-	"base_image\x18\x04 \x01(\tR\tbaseImageB\x10\n" +
+	"base_image\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tbaseImageB\x10\n" +
 	"\x0e_base_packagesB8Z6slipway.dev/proto/gen/slipway/container/v1;containerv1b\x06proto3"
 
 var (

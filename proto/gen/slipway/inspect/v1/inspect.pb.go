@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -1143,7 +1144,7 @@ var File_slipway_inspect_v1_inspect_proto protoreflect.FileDescriptor
 
 const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\n" +
-	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\"y\n" +
+	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\"y\n" +
 	"\x13InspectImageRequest\x124\n" +
 	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
 	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01B\v\n" +
@@ -1258,13 +1259,13 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\tmanifests\x18\x04 \x03(\v2\x1e.slipway.inspect.v1.DescriptorR\tmanifestsB\x11\n" +
 	"\x0f_schema_versionB\r\n" +
 	"\v_media_typeB\t\n" +
-	"\a_digest\"\xe8\x02\n" +
+	"\a_digest\"\xee\x02\n" +
 	"\n" +
 	"Descriptor\x12\"\n" +
 	"\n" +
 	"media_type\x18\x01 \x01(\tH\x00R\tmediaType\x88\x01\x01\x12\x1b\n" +
-	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12\x17\n" +
-	"\x04size\x18\x03 \x01(\x01H\x02R\x04size\x88\x01\x01\x12Q\n" +
+	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01\x12Q\n" +
 	"\vannotations\x18\x04 \x03(\v2/.slipway.inspect.v1.Descriptor.AnnotationsEntryR\vannotations\x12=\n" +
 	"\bplatform\x18\x05 \x01(\v2\x1c.slipway.inspect.v1.PlatformH\x03R\bplatform\x88\x01\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +

@@ -13,6 +13,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -387,14 +388,14 @@ var File_slipway_metrics_v1_metrics_proto protoreflect.FileDescriptor
 
 const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\n" +
-	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\":\n" +
+	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a slipway/openapi/v1/options.proto\":\n" +
 	"\x12CountBuildsRequest\x12\x12\n" +
 	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
-	"\x03org\x18\x02 \x01(\tR\x03org\"\xe2\x01\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\"\xee\x01\n" +
 	"\x13CountBuildsResponse\x12\x1b\n" +
-	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x19\n" +
-	"\x05count\x18\x02 \x01(\x01H\x01R\x05count\x88\x01\x01\x12E\n" +
-	"\x04orgs\x18\x03 \x03(\v21.slipway.metrics.v1.CountBuildsResponse.OrgsEntryR\x04orgs\x1a7\n" +
+	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
+	"\x05count\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x05count\x88\x01\x01\x12K\n" +
+	"\x04orgs\x18\x03 \x03(\v21.slipway.metrics.v1.CountBuildsResponse.OrgsEntryB\x04\x88\xb5\x18\x01R\x04orgs\x1a7\n" +
 	"\tOrgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
@@ -402,11 +403,11 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x06_count\"9\n" +
 	"\x11CountPullsRequest\x12\x12\n" +
 	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
-	"\x03org\x18\x02 \x01(\tR\x03org\"\xe0\x01\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\"\xec\x01\n" +
 	"\x12CountPullsResponse\x12\x1b\n" +
-	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x19\n" +
-	"\x05count\x18\x02 \x01(\x01H\x01R\x05count\x88\x01\x01\x12D\n" +
-	"\x04orgs\x18\x03 \x03(\v20.slipway.metrics.v1.CountPullsResponse.OrgsEntryR\x04orgs\x1a7\n" +
+	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
+	"\x05count\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x05count\x88\x01\x01\x12J\n" +
+	"\x04orgs\x18\x03 \x03(\v20.slipway.metrics.v1.CountPullsResponse.OrgsEntryB\x04\x88\xb5\x18\x01R\x04orgs\x1a7\n" +
 	"\tOrgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
@@ -414,11 +415,11 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x06_count\"C\n" +
 	"\x1bCountFilesystemPullsRequest\x12\x12\n" +
 	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
-	"\x03org\x18\x02 \x01(\tR\x03org\"\xf4\x01\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\"\x80\x02\n" +
 	"\x1cCountFilesystemPullsResponse\x12\x1b\n" +
-	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x19\n" +
-	"\x05count\x18\x02 \x01(\x01H\x01R\x05count\x88\x01\x01\x12N\n" +
-	"\x04orgs\x18\x03 \x03(\v2:.slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntryR\x04orgs\x1a7\n" +
+	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
+	"\x05count\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x05count\x88\x01\x01\x12T\n" +
+	"\x04orgs\x18\x03 \x03(\v2:.slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntryB\x04\x88\xb5\x18\x01R\x04orgs\x1a7\n" +
 	"\tOrgsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +

@@ -14,6 +14,7 @@ import (
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -1339,7 +1340,7 @@ var File_slipway_platform_v1_account_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"!slipway/platform/v1/account.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\x17\n" +
+	"!slipway/platform/v1/account.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x17\n" +
 	"\x15GetServiceInfoRequest\"]\n" +
 	"\x16GetServiceInfoResponse\x12C\n" +
 	"\fservice_info\x18\x01 \x01(\v2 .slipway.platform.v1.ServiceInfoR\vserviceInfo\"\x81\x03\n" +
@@ -1361,13 +1362,13 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	" \x01(\bR\vwaveEnabled\"\x1e\n" +
 	"\x06Navbar\x12\x14\n" +
 	"\x05menus\x18\x01 \x03(\tR\x05menus\"\x14\n" +
-	"\x12GetUserInfoRequest\"\xb7\x01\n" +
+	"\x12GetUserInfoRequest\"\xbd\x01\n" +
 	"\x13GetUserInfoResponse\x12-\n" +
 	"\x04user\x18\x01 \x01(\v2\x19.slipway.platform.v1.UserR\x04user\x12!\n" +
-	"\fneed_consent\x18\x02 \x01(\bR\vneedConsent\x12N\n" +
-	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueR\x12defaultWorkspaceId\"\x94\x04\n" +
-	"\x04User\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x1b\n" +
+	"\fneed_consent\x18\x02 \x01(\bR\vneedConsent\x12T\n" +
+	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\"\x9a\x04\n" +
+	"\x04User\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12\x14\n" +
 	"\x05email\x18\x03 \x01(\tR\x05email\x12\x1d\n" +
 	"\n" +
@@ -1387,14 +1388,14 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\x19ListUserWorkspacesRequest\x12\x17\n" +
 	"\auser_id\x18\x01 \x01(\x03R\x06userId\"p\n" +
 	"\x1aListUserWorkspacesResponse\x12R\n" +
-	"\x13orgs_and_workspaces\x18\x01 \x03(\v2\".slipway.platform.v1.UserWorkspaceR\x11orgsAndWorkspaces\"\xc4\x03\n" +
-	"\rUserWorkspace\x12\x15\n" +
-	"\x06org_id\x18\x01 \x01(\x01R\x05orgId\x12\x19\n" +
+	"\x13orgs_and_workspaces\x18\x01 \x03(\v2\".slipway.platform.v1.UserWorkspaceR\x11orgsAndWorkspaces\"\xd0\x03\n" +
+	"\rUserWorkspace\x12\x1b\n" +
+	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x19\n" +
 	"\borg_name\x18\x02 \x01(\tR\aorgName\x12>\n" +
 	"\forg_logo_url\x18\x03 \x01(\v2\x1c.google.protobuf.StringValueR\n" +
 	"orgLogoUrl\x12\x19\n" +
-	"\borg_type\x18\x04 \x01(\tR\aorgType\x12?\n" +
-	"\fworkspace_id\x18\x05 \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
+	"\borg_type\x18\x04 \x01(\tR\aorgType\x12E\n" +
+	"\fworkspace_id\x18\x05 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\x06 \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12L\n" +
 	"\x13workspace_full_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\x11workspaceFullName\x12<\n" +
 	"\n" +
@@ -1404,16 +1405,16 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\x11ListTokensRequest\"\x8e\x01\n" +
 	"\x12ListTokensResponse\x128\n" +
 	"\x06tokens\x18\x01 \x03(\v2 .slipway.platform.v1.TokenRecordR\x06tokens\x12>\n" +
-	"\bsessions\x18\x02 \x03(\v2\".slipway.platform.v1.SessionRecordR\bsessions\"\xa3\x02\n" +
-	"\rSessionRecord\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x1b\n" +
-	"\tclient_id\x18\x02 \x01(\tR\bclientId\x127\n" +
-	"\btoken_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueR\atokenId\x127\n" +
+	"\bsessions\x18\x02 \x03(\v2\".slipway.platform.v1.SessionRecordR\bsessions\"\xaf\x02\n" +
+	"\rSessionRecord\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x1b\n" +
+	"\tclient_id\x18\x02 \x01(\tR\bclientId\x12=\n" +
+	"\btoken_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\atokenId\x127\n" +
 	"\tlast_used\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
-	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xdf\x01\n" +
-	"\vTokenRecord\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x12\n" +
+	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xe5\x01\n" +
+	"\vTokenRecord\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
 	"\tlast_used\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +

@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -1588,16 +1589,16 @@ var File_slipway_platform_v1_organization_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\n" +
-	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1egoogle/protobuf/wrappers.proto\"\xf5\x02\n" +
-	"\fOrganization\x12\x15\n" +
-	"\x06org_id\x18\x01 \x01(\x01R\x05orgId\x12\x12\n" +
+	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x81\x03\n" +
+	"\fOrganization\x12\x1b\n" +
+	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
 	"\tfull_name\x18\x03 \x01(\tR\bfullName\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x1a\n" +
 	"\blocation\x18\x05 \x01(\tR\blocation\x12\x18\n" +
 	"\awebsite\x18\x06 \x01(\tR\awebsite\x127\n" +
-	"\blogo_url\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\alogoUrl\x129\n" +
-	"\tmember_id\x18\b \x01(\v2\x1c.google.protobuf.DoubleValueR\bmemberId\x12=\n" +
+	"\blogo_url\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\alogoUrl\x12?\n" +
+	"\tmember_id\x18\b \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\bmemberId\x12=\n" +
 	"\vmember_role\x18\t \x01(\v2\x1c.google.protobuf.StringValueR\n" +
 	"memberRole\x12\x12\n" +
 	"\x04type\x18\n" +
@@ -1649,10 +1650,10 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x1aDeleteOrganizationResponse\"5\n" +
 	"\x1fValidateOrganizationNameRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\"\n" +
-	" ValidateOrganizationNameResponse\"\xd9\x01\n" +
-	"\x06Member\x12\x1b\n" +
-	"\tmember_id\x18\x01 \x01(\x01R\bmemberId\x12\x17\n" +
-	"\auser_id\x18\x02 \x01(\x01R\x06userId\x12\x1b\n" +
+	" ValidateOrganizationNameResponse\"\xe5\x01\n" +
+	"\x06Member\x12!\n" +
+	"\tmember_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\bmemberId\x12\x1d\n" +
+	"\auser_id\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x03 \x01(\tR\buserName\x12\x14\n" +
 	"\x05email\x18\x04 \x01(\tR\x05email\x12\x1d\n" +
 	"\n" +

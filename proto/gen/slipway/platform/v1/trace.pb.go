@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -737,7 +738,7 @@ var File_slipway_platform_v1_trace_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_trace_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/platform/v1/trace.proto\x12\x13slipway.platform.v1\x1a\x1egoogle/protobuf/wrappers.proto\"a\n" +
+	"\x1fslipway/platform/v1/trace.proto\x12\x13slipway.platform.v1\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"a\n" +
 	"\x12CreateTraceRequest\x12&\n" +
 	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04bodyB\x0f\n" +
@@ -746,12 +747,12 @@ const file_slipway_platform_v1_trace_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1b\n" +
 	"\twatch_url\x18\x02 \x01(\tR\bwatchUrl\x12>\n" +
-	"\bmetadata\x18\x03 \x01(\v2\".slipway.platform.v1.TraceMetadataR\bmetadata\"\x97\x03\n" +
-	"\rTraceMetadata\x12\x17\n" +
-	"\auser_id\x18\x01 \x01(\x01R\x06userId\x12\x1b\n" +
+	"\bmetadata\x18\x03 \x01(\v2\".slipway.platform.v1.TraceMetadataR\bmetadata\"\xa3\x03\n" +
+	"\rTraceMetadata\x12\x1d\n" +
+	"\auser_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12+\n" +
-	"\x11user_organization\x18\x03 \x01(\tR\x10userOrganization\x12?\n" +
-	"\fworkspace_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
+	"\x11user_organization\x18\x03 \x01(\tR\x10userOrganization\x12E\n" +
+	"\fworkspace_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\x05 \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12L\n" +
 	"\x13workspace_full_name\x18\x06 \x01(\v2\x1c.google.protobuf.StringValueR\x11workspaceFullName\x127\n" +
 	"\borg_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12\x16\n" +

@@ -14,6 +14,7 @@ import (
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -2109,40 +2110,40 @@ var File_slipway_platform_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/platform/v1/workflow.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\xdf\x06\n" +
-	"\x04Load\x12\x18\n" +
-	"\apending\x18\x01 \x01(\x01R\apending\x12\x1c\n" +
-	"\tsubmitted\x18\x02 \x01(\x01R\tsubmitted\x12\x18\n" +
-	"\arunning\x18\x03 \x01(\x01R\arunning\x12\x1c\n" +
-	"\tsucceeded\x18\x04 \x01(\x01R\tsucceeded\x12\x16\n" +
-	"\x06failed\x18\x05 \x01(\x01R\x06failed\x12\x16\n" +
-	"\x06cached\x18\x06 \x01(\x01R\x06cached\x12\x18\n" +
-	"\aignored\x18\a \x01(\x01R\aignored\x12\x18\n" +
-	"\aaborted\x18\b \x01(\x01R\aaborted\x12\x18\n" +
-	"\aretries\x18\t \x01(\x01R\aretries\x12\x12\n" +
+	"\"slipway/platform/v1/workflow.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\xef\a\n" +
+	"\x04Load\x12\x1e\n" +
+	"\apending\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\apending\x12\"\n" +
+	"\tsubmitted\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01R\tsubmitted\x12\x1e\n" +
+	"\arunning\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01R\arunning\x12\"\n" +
+	"\tsucceeded\x18\x04 \x01(\x01B\x04\x88\xb5\x18\x01R\tsucceeded\x12\x1c\n" +
+	"\x06failed\x18\x05 \x01(\x01B\x04\x88\xb5\x18\x01R\x06failed\x12\x1c\n" +
+	"\x06cached\x18\x06 \x01(\x01B\x04\x88\xb5\x18\x01R\x06cached\x12\x1e\n" +
+	"\aignored\x18\a \x01(\x01B\x04\x88\xb5\x18\x01R\aignored\x12\x1e\n" +
+	"\aaborted\x18\b \x01(\x01B\x04\x88\xb5\x18\x01R\aaborted\x12\x1e\n" +
+	"\aretries\x18\t \x01(\x01B\x04\x88\xb5\x18\x01R\aretries\x12\x18\n" +
 	"\x04cpus\x18\n" +
-	" \x01(\x01R\x04cpus\x12\x19\n" +
-	"\bcpu_time\x18\v \x01(\x01R\acpuTime\x12\x19\n" +
-	"\bcpu_load\x18\f \x01(\x01R\acpuLoad\x12\x1d\n" +
+	" \x01(\x01B\x04\x88\xb5\x18\x01R\x04cpus\x12\x1f\n" +
+	"\bcpu_time\x18\v \x01(\x01B\x04\x88\xb5\x18\x01R\acpuTime\x12\x1f\n" +
+	"\bcpu_load\x18\f \x01(\x01B\x04\x88\xb5\x18\x01R\acpuLoad\x12#\n" +
 	"\n" +
-	"memory_rss\x18\r \x01(\x01R\tmemoryRss\x12\x1d\n" +
+	"memory_rss\x18\r \x01(\x01B\x04\x88\xb5\x18\x01R\tmemoryRss\x12#\n" +
 	"\n" +
-	"memory_req\x18\x0e \x01(\x01R\tmemoryReq\x12\x1d\n" +
+	"memory_req\x18\x0e \x01(\x01B\x04\x88\xb5\x18\x01R\tmemoryReq\x12#\n" +
 	"\n" +
-	"read_bytes\x18\x0f \x01(\x01R\treadBytes\x12\x1f\n" +
-	"\vwrite_bytes\x18\x10 \x01(\x01R\n" +
-	"writeBytes\x12$\n" +
-	"\x0evol_ctx_switch\x18\x11 \x01(\x01R\fvolCtxSwitch\x12$\n" +
-	"\x0einv_ctx_switch\x18\x12 \x01(\x01R\finvCtxSwitch\x12\x1d\n" +
+	"read_bytes\x18\x0f \x01(\x01B\x04\x88\xb5\x18\x01R\treadBytes\x12%\n" +
+	"\vwrite_bytes\x18\x10 \x01(\x01B\x04\x88\xb5\x18\x01R\n" +
+	"writeBytes\x12*\n" +
+	"\x0evol_ctx_switch\x18\x11 \x01(\x01B\x04\x88\xb5\x18\x01R\fvolCtxSwitch\x12*\n" +
+	"\x0einv_ctx_switch\x18\x12 \x01(\x01B\x04\x88\xb5\x18\x01R\finvCtxSwitch\x12#\n" +
 	"\n" +
-	"load_tasks\x18\x13 \x01(\x01R\tloadTasks\x12\x1b\n" +
-	"\tload_cpus\x18\x14 \x01(\x01R\bloadCpus\x12\x1f\n" +
-	"\vload_memory\x18\x15 \x01(\x01R\n" +
-	"loadMemory\x12\x1d\n" +
+	"load_tasks\x18\x13 \x01(\x01B\x04\x88\xb5\x18\x01R\tloadTasks\x12!\n" +
+	"\tload_cpus\x18\x14 \x01(\x01B\x04\x88\xb5\x18\x01R\bloadCpus\x12%\n" +
+	"\vload_memory\x18\x15 \x01(\x01B\x04\x88\xb5\x18\x01R\n" +
+	"loadMemory\x12#\n" +
 	"\n" +
-	"peak_tasks\x18\x16 \x01(\x01R\tpeakTasks\x12\x1b\n" +
-	"\tpeak_cpus\x18\x17 \x01(\x01R\bpeakCpus\x12\x1f\n" +
-	"\vpeak_memory\x18\x18 \x01(\x01R\n" +
+	"peak_tasks\x18\x16 \x01(\x01B\x04\x88\xb5\x18\x01R\tpeakTasks\x12!\n" +
+	"\tpeak_cpus\x18\x17 \x01(\x01B\x04\x88\xb5\x18\x01R\bpeakCpus\x12%\n" +
+	"\vpeak_memory\x18\x18 \x01(\x01B\x04\x88\xb5\x18\x01R\n" +
 	"peakMemory\x12%\n" +
 	"\x0ecpu_efficiency\x18\x19 \x01(\x01R\rcpuEfficiency\x12+\n" +
 	"\x11memory_efficiency\x18\x1a \x01(\x01R\x10memoryEfficiency\x12\x1c\n" +
@@ -2155,14 +2156,14 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x12processes_progress\x18\x02 \x03(\v2\x19.slipway.platform.v1.LoadR\x11processesProgress\x12'\n" +
 	"\x0ftotal_processes\x18\x03 \x01(\x05R\x0etotalProcesses\"\x1e\n" +
 	"\bDocument\x12\x12\n" +
-	"\x04json\x18\x01 \x01(\fR\x04json\"\xcc\x03\n" +
+	"\x04json\x18\x01 \x01(\fR\x04json\"\xd8\x03\n" +
 	"\fWorkflowItem\x129\n" +
 	"\bdocument\x18\t \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x12\x16\n" +
 	"\x06labels\x18\x02 \x03(\tR\x06labels\x12\x18\n" +
-	"\astarred\x18\x03 \x01(\bR\astarred\x123\n" +
-	"\x06org_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueR\x05orgId\x127\n" +
-	"\borg_name\x18\x05 \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12?\n" +
-	"\fworkspace_id\x18\x06 \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
+	"\astarred\x18\x03 \x01(\bR\astarred\x129\n" +
+	"\x06org_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x05orgId\x127\n" +
+	"\borg_name\x18\x05 \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12E\n" +
+	"\fworkspace_id\x18\x06 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12>\n" +
 	"\bprogress\x18\b \x01(\v2\x1d.slipway.platform.v1.ProgressH\x00R\bprogress\x88\x01\x01B\v\n" +
 	"\t_progressJ\x04\b\x01\x10\x02R\bworkflow\"\x98\x02\n" +
@@ -2192,17 +2193,17 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x03 \x01(\tR\n" +
 	"attributesB\x0f\n" +
-	"\r_workspace_id\"\xbf\x04\n" +
+	"\r_workspace_id\"\xcb\x04\n" +
 	"\x18DescribeWorkflowResponse\x129\n" +
 	"\bdocument\x18\v \x01(\v2\x1d.slipway.platform.v1.DocumentR\bworkflow\x129\n" +
 	"\bprogress\x18\x02 \x01(\v2\x1d.slipway.platform.v1.ProgressR\bprogress\x12A\n" +
 	"\bplatform\x18\x03 \x01(\v2%.slipway.platform.v1.WorkflowPlatformR\bplatform\x122\n" +
 	"\bjob_info\x18\x04 \x01(\v2\x17.google.protobuf.StructR\ajobInfo\x12\x16\n" +
 	"\x06labels\x18\x05 \x03(\tR\x06labels\x12\x1a\n" +
-	"\bmessages\x18\x06 \x03(\tR\bmessages\x123\n" +
-	"\x06org_id\x18\a \x01(\v2\x1c.google.protobuf.DoubleValueR\x05orgId\x127\n" +
-	"\borg_name\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12?\n" +
-	"\fworkspace_id\x18\t \x01(\v2\x1c.google.protobuf.DoubleValueR\vworkspaceId\x12C\n" +
+	"\bmessages\x18\x06 \x03(\tR\bmessages\x129\n" +
+	"\x06org_id\x18\a \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x05orgId\x127\n" +
+	"\borg_name\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12E\n" +
+	"\fworkspace_id\x18\t \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\n" +
 	" \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceNameJ\x04\b\x01\x10\x02R\bworkflow\"6\n" +
 	"\x10WorkflowPlatform\x12\x0e\n" +

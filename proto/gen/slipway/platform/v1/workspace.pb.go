@@ -14,6 +14,7 @@ import (
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -1604,9 +1605,9 @@ var File_slipway_platform_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/platform/v1/workspace.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\x8c\x02\n" +
-	"\tWorkspace\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x01R\x02id\x12\x12\n" +
+	"#slipway/platform/v1/workspace.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x92\x02\n" +
+	"\tWorkspace\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
 	"\tfull_name\x18\x03 \x01(\tR\bfullName\x12 \n" +
 	"\vdescription\x18\x04 \x01(\tR\vdescription\x12\x1e\n" +
@@ -1670,17 +1671,17 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\x1cValidateWorkspaceNameRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\x1f\n" +
-	"\x1dValidateWorkspaceNameResponse\"\xb8\x03\n" +
-	"\vParticipant\x12%\n" +
-	"\x0eparticipant_id\x18\x01 \x01(\x01R\rparticipantId\x129\n" +
-	"\tmember_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueR\bmemberId\x12\x1b\n" +
+	"\x1dValidateWorkspaceNameResponse\"\xca\x03\n" +
+	"\vParticipant\x12+\n" +
+	"\x0eparticipant_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\rparticipantId\x12?\n" +
+	"\tmember_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\bmemberId\x12\x1b\n" +
 	"\tuser_name\x18\x03 \x01(\tR\buserName\x12\x1d\n" +
 	"\n" +
 	"first_name\x18\x04 \x01(\tR\tfirstName\x12\x1b\n" +
 	"\tlast_name\x18\x05 \x01(\tR\blastName\x12\x14\n" +
 	"\x05email\x18\x06 \x01(\tR\x05email\x127\n" +
-	"\borg_role\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\aorgRole\x125\n" +
-	"\ateam_id\x18\b \x01(\v2\x1c.google.protobuf.DoubleValueR\x06teamId\x129\n" +
+	"\borg_role\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\aorgRole\x12;\n" +
+	"\ateam_id\x18\b \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x06teamId\x129\n" +
 	"\tteam_name\x18\t \x01(\v2\x1c.google.protobuf.StringValueR\bteamName\x12\x19\n" +
 	"\bwsp_role\x18\n" +
 	" \x01(\tR\awspRole\x12\x12\n" +
