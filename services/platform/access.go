@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 )
 
 // role is what somebody may do in a workspace; each includes those before it.
@@ -48,61 +47,25 @@ const (
 	orgOwner
 )
 
-// rule is what a call asks for: signed in at least; in an organisation, in a
-// workspace, or both. The personal workspace is its user's own.
-type rule struct {
-	org       orgRole
-	workspace role
-}
-
-// rules is the one place that says who may do what
-// (gateway/contract/platform.md#roles). A call that is not here is refused.
-func rules() map[string]rule {
-	const in, owns = orgMember, orgOwner
-	return map[string]rule{
-		"GetUserInfo": {}, "ListUserWorkspaces": {}, "ListComputeEnvs": {workspace: roleView},
-		"ListTokens": {}, "CreateToken": {}, "DeleteToken": {}, "DeleteAllTokens": {},
-
-		"ListOrganizations": {}, "CreateOrganization": {}, "ValidateOrganizationName": {},
-		"DescribeOrganization": {org: in}, "UpdateOrganization": {org: owns}, "DeleteOrganization": {org: owns},
-		"ListMembers": {org: in}, "LeaveOrganization": {org: in},
-		"AddMember": {org: owns}, "UpdateMemberRole": {org: owns}, "DeleteMember": {org: owns},
-
-		"ListWorkspaces": {org: in}, "ValidateWorkspaceName": {org: in}, "CreateWorkspace": {org: owns},
-		"DescribeWorkspace": {workspace: roleView}, "UpdateWorkspace": {workspace: roleAdmin}, "DeleteWorkspace": {workspace: roleOwner},
-		"ListParticipants": {workspace: roleView},
-		"AddParticipant":   {workspace: roleAdmin}, "UpdateParticipantRole": {workspace: roleAdmin}, "DeleteParticipant": {workspace: roleAdmin},
-
-		"ListCredentials": {workspace: roleView}, "DescribeCredentials": {workspace: roleView}, "ValidateCredentialsName": {workspace: roleView},
-		"CreateCredentials": {workspace: roleMaintain}, "UpdateCredentials": {workspace: roleMaintain}, "DeleteCredentials": {workspace: roleMaintain},
-		"GetCredentialsKeys": {workspace: usesCredentials},
-
-		"ListWorkflows": {workspace: roleView}, "DescribeWorkflow": {workspace: roleView}, "ValidateWorkflowName": {workspace: roleView},
-		"GetWorkflowProgress": {workspace: roleView}, "GetWorkflowMetrics": {workspace: roleView}, "GetWorkflowLaunch": {workspace: roleView},
-		"ListTasks": {workspace: roleView}, "DescribeTask": {workspace: roleView},
-		"UpdateWorkflow": {workspace: roleLaunch}, "DeleteWorkflow": {workspace: roleLaunch}, "DeleteWorkflows": {workspace: roleLaunch}, "CancelWorkflow": {workspace: roleLaunch},
-		"CreateTrace": {workspace: roleLaunch}, "BeginTrace": {workspace: roleLaunch}, "RecordProgress": {workspace: roleLaunch},
-		"RecordHeartbeat": {workspace: roleLaunch}, "CompleteTrace": {workspace: roleLaunch},
-	}
-}
-
-// place is where a call acts. Without an organisation, workspace 0 is the
-// personal one.
-type place struct{ org, workspace int64 }
+// scope is where a call acts. Without an organisation, workspace 0 is the personal
+// one.
+type scope struct{ org, workspace int64 }
 
 // inside is a workspace that a path names with its organisation; it is never the
 // personal one.
-func inside(org, workspace int64) place {
+func inside(org, workspace int64) scope {
 	if org == 0 {
 		org = -1
 	}
-	return place{org, workspace}
+	return scope{org, workspace}
 }
 
 // principal is a caller who was let in.
 type principal struct {
 	user  user
 	token int64
+	// operator is the account of an operator's call; "" in any other.
+	operator string
 	// space is where the call acts; its zero workspace is the personal one.
 	space space
 	// member is the caller's membership in the call's organisation; zero: none.
@@ -111,42 +74,12 @@ type principal struct {
 	role role
 }
 
-// admit lets a REST caller in: the token is good, its limit is not used up, and
-// the rule of the call holds at the place. Every handler with a REST door begins
-// with it.
-func (s *Service) admit(ctx context.Context, call string, at place) (principal, error) {
-	access, ok := s.rules[call]
-	if !ok {
-		return principal{}, fmt.Errorf("the call %s has no rule", call)
-	}
-	secret, err := presented(rpc.CallFrom(ctx).Authorization)
-	if err != nil {
-		return principal{}, err
-	}
-	rec, err := s.authenticate(ctx, secret)
-	if err != nil {
-		return principal{}, err
-	}
-	if err := s.charge(ctx, rec.id); err != nil {
-		return principal{}, err
-	}
-	p := principal{user: rec.user, token: rec.id}
-	if access.org != noMember || at.org != 0 {
-		if err := s.enterOrg(ctx, &p, at.org, access.org); err != nil {
-			return principal{}, err
-		}
-	}
-	if access.workspace == noRole {
-		return p, nil
-	}
-	p.space, p.role, err = s.enterWorkspace(ctx, p.user.ID, at)
-	if err != nil {
-		return principal{}, err
-	}
-	if p.role < access.workspace {
-		return principal{}, fault.Denied.Newf("This needs the role %s in the workspace; yours is %s", access.workspace, p.role)
-	}
-	return p, nil
+type principalKey struct{}
+
+// principalFrom is who makes the call; the zero principal where nobody was let in.
+func principalFrom(ctx context.Context) principal {
+	p, _ := ctx.Value(principalKey{}).(principal)
+	return p
 }
 
 // enterOrg finds the caller's membership; the call may get by without one.
@@ -170,7 +103,7 @@ func (s *Service) enterOrg(ctx context.Context, p *principal, org int64, need or
 
 // enterWorkspace answers a workspace and what a user may do in it. The owner of
 // an organisation owns its workspaces; its members may view shared ones.
-func (s *Service) enterWorkspace(ctx context.Context, userID int64, at place) (space, role, error) {
+func (s *Service) enterWorkspace(ctx context.Context, userID int64, at scope) (space, role, error) {
 	if at.workspace == 0 && at.org == 0 {
 		return space{personal: userID}, roleOwner, nil
 	}

@@ -4,20 +4,25 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"slices"
-
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// HasRule says whether somebody thought of who may make a call.
-func (s *Service) HasRule(call string) bool {
-	_, ok := s.rules[call]
-	return ok
+// Requirements are the calls that the table of people lists, and how often.
+func Requirements() map[string]int {
+	times := map[string]int{}
+	for _, rule := range people() {
+		for _, call := range rule.calls {
+			times[call]++
+		}
+	}
+	return times
 }
 
-// IsForPeople says whether a call has a REST door: its handler begins with admit.
-func IsForPeople(call string) bool {
-	return slices.Contains(forPeople(), "/"+platformv1.PlatformService_ServiceDesc.ServiceName+"/"+call)
+// NamesItsScope says whether admit finds in a request where the call acts, if the
+// call asks for a role anywhere.
+func NamesItsScope(call string, req any) bool {
+	need := requirements()[call]
+	_, ok := scopeOf(req, need)
+	return ok || need.org == noMember && need.workspace == noRole
 }
 
 // Sweep does at once what Run does from time to time.

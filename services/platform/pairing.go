@@ -15,7 +15,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 )
 
 // pairingTTL is how long a pairing works; a service pairs again in time.
@@ -24,16 +23,12 @@ const pairingTTL = 30 * 24 * time.Hour
 // CreatePairing takes the public key of a service that may read credentials on
 // behalf of those who have a token.
 func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
-	operator, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization)
-	if err != nil {
-		return nil, err
-	}
 	key, err := parsePublicKey(req.GetPairing().GetPublicKey())
 	if err != nil {
 		return nil, fault.Invalid.New("publicKey must be an RSA key of 2048 to 8192 bits: base64 of its SubjectPublicKeyInfo, or PEM", err)
 	}
 	now := s.deps.Now()
-	p := pairing{id: newTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: operator, created: now, expires: now.Add(pairingTTL)}
+	p := pairing{id: newTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: principalFrom(ctx).operator, created: now, expires: now.Add(pairingTTL)}
 	if err := s.store.insertPairing(ctx, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
@@ -62,10 +57,7 @@ func parsePublicKey(s string) (*rsa.PublicKey, error) {
 // GetCredentialsKeys answers a record's secrets so that only a paired service can
 // read them.
 func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
-	p, err := s.admit(ctx, "GetCredentialsKeys", place{workspace: req.GetWorkspaceId()})
-	if err != nil {
-		return nil, err
-	}
+	p := principalFrom(ctx)
 	version := max(req.GetVersion(), 1)
 	if version > 2 || req.GetVersion() < 0 {
 		return nil, fault.Invalid.Newf("version must be 1 or 2")

@@ -35,7 +35,7 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	if !has {
 		return nil, fault.Denied.Newf("There is no user %d", id.GetUserId())
 	}
-	in, role, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
+	in, role, err := s.enterWorkspace(ctx, id.GetUserId(), scope{workspace: id.GetWorkspaceId()})
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 		live, err := s.foreign.isLive(ctx, id, req.GetWorkflowId())
 		return &platformv1.GetRunStateResponse{Live: live}, err
 	}
-	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), place{workspace: id.GetWorkspaceId()})
+	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), scope{workspace: id.GetWorkspaceId()})
 	if errors.Is(err, fault.Denied) {
 		return &platformv1.GetRunStateResponse{}, nil
 	}

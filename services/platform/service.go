@@ -73,7 +73,7 @@ type Service struct {
 	platformv1.UnimplementedPlatformServiceServer
 	store     store
 	deps      Deps
-	rules     map[string]rule
+	needs     map[string]requirement
 	operators *htpasswd.Accounts
 	foreign   *foreigners
 	oidc      *provider
@@ -85,7 +85,7 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: store{d.DB}, deps: d, rules: rules(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
+	return &Service{store: store{d.DB}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -163,7 +163,7 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.enterWorkspace(ctx, rec.user.ID, place{workspace: req.GetWorkspaceId()}); err != nil {
+	if _, _, err := s.enterWorkspace(ctx, rec.user.ID, scope{workspace: req.GetWorkspaceId()}); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{

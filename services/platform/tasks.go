@@ -12,7 +12,7 @@ import (
 
 // ListTasks lists the tasks of a run.
 func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksRequest) (*platformv1.ListTasksResponse, error) {
-	_, w, err := s.find(ctx, "ListTasks", req.GetWorkspaceId(), req.GetWorkflowId())
+	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 
 // DescribeTask answers one task.
 func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTaskRequest) (*platformv1.DescribeTaskResponse, error) {
-	_, w, err := s.find(ctx, "DescribeTask", req.GetWorkspaceId(), req.GetWorkflowId())
+	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}

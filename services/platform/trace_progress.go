@@ -16,10 +16,7 @@ import (
 // RecordProgress takes tasks of a run. What was said before changes nothing, and
 // the counts are moved by the difference, in one transaction.
 func (s *Service) RecordProgress(ctx context.Context, req *platformv1.RecordProgressRequest) (*platformv1.RecordProgressResponse, error) {
-	p, err := s.admit(ctx, "RecordProgress", place{workspace: req.GetWorkspaceId()})
-	if err != nil {
-		return nil, err
-	}
+	p := principalFrom(ctx)
 	body, err := parseObject(req.GetBody())
 	if err != nil {
 		return nil, err

@@ -13,10 +13,7 @@ import (
 
 // ListWorkflows lists runs, newest first.
 func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflowsRequest) (*platformv1.ListWorkflowsResponse, error) {
-	p, err := s.admit(ctx, "ListWorkflows", place{workspace: req.GetWorkspaceId()})
-	if err != nil {
-		return nil, err
-	}
+	p := principalFrom(ctx)
 	if req.GetMax() < 0 || req.GetOffset() < 0 {
 		return nil, fault.Invalid.Newf("max and offset must not be negative")
 	}
@@ -81,12 +78,9 @@ func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1
 	return out, nil
 }
 
-// find lets a caller in and reads a run.
-func (s *Service) find(ctx context.Context, call string, workspaceID int64, id string) (principal, workflow, error) {
-	p, err := s.admit(ctx, call, place{workspace: workspaceID})
-	if err != nil {
-		return p, workflow{}, err
-	}
+// find reads a run of the workspace that the caller was let into.
+func (s *Service) find(ctx context.Context, id string) (principal, workflow, error) {
+	p := principalFrom(ctx)
 	w, err := s.store.workflow(ctx, p.space, id)
 	if err != nil {
 		return p, w, fmt.Errorf("reading the run %s: %w", id, err)
@@ -96,7 +90,7 @@ func (s *Service) find(ctx context.Context, call string, workspaceID int64, id s
 
 // DescribeWorkflow answers one run.
 func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.DescribeWorkflowRequest) (*platformv1.DescribeWorkflowResponse, error) {
-	p, w, err := s.find(ctx, "DescribeWorkflow", req.GetWorkspaceId(), req.GetWorkflowId())
+	p, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +107,7 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 
 // GetWorkflowProgress answers the counts of a run.
 func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWorkflowProgressRequest) (*platformv1.GetWorkflowProgressResponse, error) {
-	_, w, err := s.find(ctx, "GetWorkflowProgress", req.GetWorkspaceId(), req.GetWorkflowId())
+	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +120,7 @@ func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWo
 
 // GetWorkflowMetrics answers what came with the end of a run.
 func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWorkflowMetricsRequest) (*platformv1.GetWorkflowMetricsResponse, error) {
-	_, w, err := s.find(ctx, "GetWorkflowMetrics", req.GetWorkspaceId(), req.GetWorkflowId())
+	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +139,7 @@ func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWor
 
 // GetWorkflowLaunch answers what a run was started with, where it said so.
 func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWorkflowLaunchRequest) (*platformv1.GetWorkflowLaunchResponse, error) {
-	_, w, err := s.find(ctx, "GetWorkflowLaunch", req.GetWorkspaceId(), req.GetWorkflowId())
+	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil || w.launch == "" {
 		return &platformv1.GetWorkflowLaunchResponse{}, err
 	}
@@ -154,10 +148,7 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 
 // ValidateWorkflowName says whether a run name is free in a session.
 func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
-	p, err := s.admit(ctx, "ValidateWorkflowName", place{workspace: req.GetWorkspaceId()})
-	if err != nil {
-		return nil, err
-	}
+	p := principalFrom(ctx)
 	if err := errors.Join(within("runName", req.GetRunName(), indexText), within("sessionId", req.GetSessionId(), indexText)); err != nil {
 		return nil, err
 	}

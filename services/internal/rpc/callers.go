@@ -2,9 +2,11 @@ package rpc
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 
+	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"slipway.dev/services/internal/fault"
@@ -41,6 +43,21 @@ func (s *Server) Allow(c Callers) {
 			s.callers[call] = append(s.callers[call], rule.Roles...)
 		}
 	}
+}
+
+// Guard puts a room's own check before every call of one of its services, by the
+// service's full name: who the person behind it is, and whether they may. It is called
+// where the service is registered, before Serve.
+func (s *Server) Guard(service string, check grpc.UnaryServerInterceptor) {
+	s.guards["/"+service] = check
+}
+
+// guarded makes a call, past the guard of its service.
+func (s *Server) guarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if check, ok := s.guards[path.Dir(info.FullMethod)]; ok {
+		return check(ctx, req, info, next)
+	}
+	return next(ctx, req)
 }
 
 // authorize is fault.Denied unless a rule lets a role of the calling process make

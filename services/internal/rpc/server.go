@@ -68,12 +68,15 @@ type Server struct {
 	// callers are the roles that may make a call, by its full name. Read-only once
 	// it serves.
 	callers map[string][]string
+	// guards are the rooms' own checks, by "/" and the service's full name. Read-only
+	// once it serves.
+	guards map[string]grpc.UnaryServerInterceptor
 }
 
 // NewServer makes a server without services. Register them and Allow their
 // callers, then Serve.
 func NewServer(o ServerOptions) *Server {
-	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}}
+	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}, guards: map[string]grpc.UnaryServerInterceptor{}}
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
@@ -129,7 +132,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", "-1"))
 		}
 	}()
-	return next(ctx, req)
+	return s.guarded(ctx, req, info, next)
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
