@@ -14,6 +14,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 // platformDeps is what the platform works with. The program that plays all roles
@@ -37,7 +38,7 @@ func (a *App) platformDeps() (platform.Deps, error) {
 		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}
 	if a.isWhole() || a.cfg.MasterKeyFile != "" {
-		if d.Keys, err = platform.OpenKeys(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
+		if d.Keys, err = vault.Open(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
 			return platform.Deps{}, err
 		}
 	}

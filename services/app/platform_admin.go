@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 // masterKeyFile is where the master keys are.
@@ -23,7 +24,7 @@ func masterKeyFile(cfg config.Config) string {
 // works on the database beside a running server. Close it.
 type Accounts struct {
 	*platform.Service
-	keys  *platform.Keys
+	keys  *vault.Keys
 	close func() error
 }
 
@@ -51,7 +52,7 @@ func OpenAccounts(ctx context.Context, cfg config.Config, withKeys bool) (_ *Acc
 	}
 	a := &Accounts{close: db.Close}
 	if withKeys {
-		if a.keys, err = platform.OpenKeys(masterKeyFile(cfg), false); err != nil {
+		if a.keys, err = vault.Open(masterKeyFile(cfg), false); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/api"
 )
 
 // Account is a user as the command line makes and shows them.
@@ -34,10 +35,10 @@ func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
 		return a, fault.Invalid.New("The e-mail address is none", err)
 	}
-	if err := errors.Join(within("first name", a.FirstName, 100), within("last name", a.LastName, 100)); err != nil {
+	if err := errors.Join(api.Within("first name", a.FirstName, 100), api.Within("last name", a.LastName, 100)); err != nil {
 		return a, err
 	}
-	a.ID = newID()
+	a.ID = api.NewID()
 	made, err := s.store.insertUser(ctx, user{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
 	if err != nil {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)

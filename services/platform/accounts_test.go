@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/metadata"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -15,8 +16,6 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 func TestTokens(t *testing.T) {

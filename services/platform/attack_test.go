@@ -3,6 +3,7 @@ package platform_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 // TestTokensAreFoundByTheirID: guessing finds nothing that a longer look would
@@ -412,10 +414,11 @@ func TestOverLongFields(t *testing.T) {
 func TestWritesUnderRotation(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		d := deps(t, db)
+		d, keyFile := deps(t, db), filepath.Join(t.TempDir(), "keys")
+		d.Keys = must(vault.Open(keyFile, true))(t)
 		w := newWorldWith(t, d, &clock{})
 		second := deps(t, db)
-		second.Keys = must(platform.OpenKeys(d.Keys.Path(), false))(t)
+		second.Keys = must(vault.Open(keyFile, false))(t)
 		_, replica := serveWith(t, second)
 		var rotated atomic.Bool
 		var written sync.Map

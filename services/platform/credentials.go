@@ -14,7 +14,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/vault"
 )
 
 // containerReg is the provider whose keys are understood.
@@ -30,7 +32,7 @@ func (c credentials) answer() (*platformv1.CredentialsRecord, error) {
 	}
 	return &platformv1.CredentialsRecord{
 		Id: c.id, Name: c.name, Description: c.description, Provider: c.provider, BaseUrl: c.baseURL, Keys: keys,
-		LastUsed: instant(c.used), DateCreated: instant(c.created), LastUpdated: instant(c.updated), Status: "AVAILABLE",
+		LastUsed: api.Instant(c.used), DateCreated: api.Instant(c.created), LastUpdated: api.Instant(c.updated), Status: "AVAILABLE",
 	}, nil
 }
 
@@ -40,17 +42,17 @@ func (c *credentials) change(spec *platformv1.CredentialsSpec, secret []byte) ([
 	if spec == nil {
 		return nil, fault.Invalid.Newf("credentials must be given")
 	}
-	set(&c.name, spec.Name)
-	set(&c.description, spec.Description)
-	set(&c.provider, spec.Provider)
-	set(&c.baseURL, spec.BaseUrl)
+	api.Set(&c.name, spec.Name)
+	api.Set(&c.description, spec.Description)
+	api.Set(&c.provider, spec.Provider)
+	api.Set(&c.baseURL, spec.BaseUrl)
 	if c.provider == "" {
 		c.provider = containerReg
 	}
 	if c.name == "" {
 		return nil, fault.Invalid.Newf("credentials.name must not be empty")
 	}
-	if err := errors.Join(within("name", c.name, 100), within("description", c.description, 1000), within("provider", c.provider, 50), within("baseUrl", c.baseURL, 200)); err != nil {
+	if err := errors.Join(api.Within("name", c.name, 100), api.Within("description", c.description, 1000), api.Within("provider", c.provider, 50), api.Within("baseUrl", c.baseURL, 200)); err != nil {
 		return nil, err
 	}
 	keys := map[string]any{}
@@ -116,11 +118,15 @@ func parseRegistry(s string) (string, error) {
 
 // note writes the audit trail.
 func (s *Service) note(ctx context.Context, userID int64, in space, action, subject string) error {
-	e := event{userID: userID, workspaceID: in.id(), action: action, subject: subject, requestID: rpc.CallFrom(ctx).RequestID}
-	if err := s.store.audit(ctx, e, s.deps.Now()); err != nil {
-		return fmt.Errorf("writing the audit trail: %w", err)
+	return s.trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.id(), Action: action, Subject: subject})
+}
+
+// keys are the master keys, or why there are none.
+func (s *Service) keys() (*vault.Keys, error) {
+	if s.deps.Keys == nil {
+		return nil, fault.Unsupported.Newf("Credentials and signing in are switched off: the platform has no master_key_file")
 	}
-	return nil
+	return s.deps.Keys, nil
 }
 
 // ListCredentials lists a workspace's credentials without their secrets.
@@ -155,7 +161,7 @@ func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.Descr
 // ValidateCredentialsName says whether a name is free.
 func (s *Service) ValidateCredentialsName(ctx context.Context, req *platformv1.ValidateCredentialsNameRequest) (*platformv1.ValidateCredentialsNameResponse, error) {
 	p := principalFrom(ctx)
-	if err := within("name", req.GetName(), 100); err != nil {
+	if err := api.Within("name", req.GetName(), 100); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasCredentialsNamed(ctx, p.space, strings.TrimSpace(req.GetName()))
@@ -163,7 +169,7 @@ func (s *Service) ValidateCredentialsName(ctx context.Context, req *platformv1.V
 		return nil, fmt.Errorf("looking for the credentials %s: %w", req.GetName(), err)
 	}
 	if has {
-		return nil, taken("a record", req.GetName())
+		return nil, api.Taken("a record", req.GetName())
 	}
 	return &platformv1.ValidateCredentialsNameResponse{}, nil
 }

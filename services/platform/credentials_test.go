@@ -27,6 +27,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -119,9 +120,9 @@ func TestMasterKeys(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		d := deps(t, db)
 		path := filepath.Join(t.TempDir(), "keys")
-		d.Keys = must(platform.OpenKeys(path, true))(t)
+		d.Keys = must(vault.Open(path, true))(t)
 		w := newWorldWith(t, d, &clock{})
-		replica, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: must(platform.OpenKeys(path, false))(t)})
+		replica, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: must(vault.Open(path, false))(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +156,7 @@ func TestMasterKeys(t *testing.T) {
 		wg.Wait()
 		wants(t, "with all keys", replica.CheckKeys(t.Context()), nil)
 		other := filepath.Join(t.TempDir(), "other")
-		for name, keys := range map[string]*platform.Keys{"no key": nil, "another key": must(platform.OpenKeys(other, true))(t)} {
+		for name, keys := range map[string]*vault.Keys{"no key": nil, "another key": must(vault.Open(other, true))(t)} {
 			s, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: keys})
 			if err != nil {
 				t.Fatal(err)
@@ -174,11 +175,11 @@ func TestKeyFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := platform.OpenKeys(path, true); err == nil || !strings.Contains(err.Error(), path) {
+		if _, err := vault.Open(path, true); err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := platform.OpenKeys(filepath.Join(t.TempDir(), "none"), false); err == nil {
+	if _, err := vault.Open(filepath.Join(t.TempDir(), "none"), false); err == nil {
 		t.Error("a file that is not there was read")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 // CreateCredentials seals and keeps credentials.
@@ -19,15 +20,15 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if err != nil {
 		return nil, err
 	}
-	c := credentials{id: newTextID(22), space: p.space, createdBy: p.user.ID, created: s.deps.Now()}
+	c := credentials{id: api.NewTextID(22), space: p.space, createdBy: p.user.ID, created: s.deps.Now()}
 	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
 	if err != nil {
 		return nil, err
 	}
-	if c.envelope, err = keys.seal(c.id, secret); err != nil {
+	if c.envelope, err = keys.Seal(c.id, secret); err != nil {
 		return nil, err
 	}
-	if err := s.store.few(ctx, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.personal, c.space.id()); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.personal, c.space.id()); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertCredentials(ctx, c)
@@ -35,7 +36,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 		return nil, fmt.Errorf("writing the credentials %s: %w", c.name, err)
 	}
 	if !made {
-		return nil, taken("a record", c.name)
+		return nil, api.Taken("a record", c.name)
 	}
 	s.tell(ctx, p.space.change())
 	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.user.ID, p.space, "credentials.create", c.id)
@@ -52,7 +53,7 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}
-	secret, err := keys.open(was.id, was.envelope)
+	secret, err := keys.Open(was.id, was.envelope)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +61,7 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 	if secret, err = c.change(req.GetBody().GetCredentials(), secret); err != nil {
 		return nil, err
 	}
-	if c.envelope, err = keys.seal(c.id, secret); err != nil {
+	if c.envelope, err = keys.Seal(c.id, secret); err != nil {
 		return nil, err
 	}
 	// Every change moves the instant, which tells two apart.

@@ -50,6 +50,3 @@ func PacketsForTests() (*rsa.PrivateKey, func(version int, plain string) string)
 func LookUps() map[string]string {
 	return map[string]string{"token": tokenQuery, "session": sessionQuery}
 }
-
-// Path is the file of the master keys.
-func (k *Keys) Path() string { return k.path }

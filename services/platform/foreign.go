@@ -15,6 +15,8 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/vault"
 )
 
 // How long it is remembered what other platforms say, in memory only.
@@ -40,7 +42,8 @@ type Foreign struct {
 type foreigners struct {
 	Foreign
 	store      store
-	keys       *Keys
+	trail      audit.Trail
+	keys       *vault.Keys
 	now        func() time.Time
 	client     *http.Client
 	identities *memory[*platformv1.Identity]
@@ -50,7 +53,7 @@ type foreigners struct {
 
 func newForeigners(d Deps) *foreigners {
 	return &foreigners{
-		Foreign: d.Foreign, store: store{d.DB}, keys: d.Keys, now: d.Now,
+		Foreign: d.Foreign, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, keys: d.Keys, now: d.Now,
 		client: &http.Client{
 			Transport:     d.Foreign.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

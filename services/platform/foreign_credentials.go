@@ -14,6 +14,9 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/vault"
 )
 
 // foreignRecord is credentials as another platform lists them.
@@ -55,7 +58,7 @@ func bestFor(repository string, list []foreignRecord) (id string, ok bool) {
 		}
 	}
 	_, r, ok := longest(repository, byKey)
-	return r.ID, ok && isTextID(r.ID)
+	return r.ID, ok && api.IsTextID(r.ID)
 }
 
 func (f *foreigners) list(ctx context.Context, id *platformv1.Identity) ([]foreignRecord, error) {
@@ -92,9 +95,9 @@ func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record
 	if err != nil {
 		return upstream.Access{}, err
 	}
-	e := event{userID: id.GetUserId(), workspaceID: id.GetWorkspaceId(), action: "foreign.read", subject: record + " at " + id.GetEndpoint()}
-	if err := f.store.audit(ctx, e, f.now()); err != nil {
-		return upstream.Access{}, fmt.Errorf("writing the audit trail: %w", err)
+	e := audit.Event{UserID: id.GetUserId(), WorkspaceID: id.GetWorkspaceId(), Action: "foreign.read", Subject: record + " at " + id.GetEndpoint()}
+	if err := f.trail.Note(ctx, e); err != nil {
+		return upstream.Access{}, err
 	}
 	return upstream.Access{Login: upstream.Login{Username: keys.UserName, Password: keys.Password}}, nil
 }
@@ -137,7 +140,7 @@ func (f *foreigners) packet(ctx context.Context, id *platformv1.Identity, record
 type peer struct {
 	endpoint, pairing string
 	key               *rsa.PrivateKey
-	envelope          envelope
+	envelope          vault.Envelope
 	made, expires     time.Time
 }
 
@@ -150,7 +153,7 @@ func (f *foreigners) peer(ctx context.Context, endpoint string) (peer, error) {
 	if err != nil {
 		return peer{}, fmt.Errorf("reading the pairing with %s: %w", endpoint, err)
 	}
-	der, err := f.keys.open(endpoint, p.envelope)
+	der, err := f.keys.Open(endpoint, p.envelope)
 	if err != nil {
 		return peer{}, err
 	}
@@ -171,7 +174,7 @@ func (f *foreigners) pairAnew(ctx context.Context, endpoint string) (peer, error
 	if p.pairing, p.expires, err = f.pair(ctx, endpoint, public); err != nil {
 		return peer{}, err
 	}
-	if p.envelope, err = f.keys.seal(endpoint, x509.MarshalPKCS1PrivateKey(key)); err != nil {
+	if p.envelope, err = f.keys.Seal(endpoint, x509.MarshalPKCS1PrivateKey(key)); err != nil {
 		return peer{}, err
 	}
 	if err := f.store.putPeer(ctx, p); err != nil {

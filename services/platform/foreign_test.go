@@ -24,6 +24,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 // elsewhere is another platform, whole, behind as much of a REST face as a
@@ -127,7 +128,7 @@ func (e *elsewhere) times(path string) int {
 
 // believing is a platform that believes the other; each call of it is a replica
 // more.
-func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *platform.Keys, allow ...string) platformv1.PlatformServiceClient {
+func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *vault.Keys, allow ...string) platformv1.PlatformServiceClient {
 	t.Helper()
 	egress, err := upstream.NewEgress(allow)
 	if err != nil {
@@ -149,7 +150,7 @@ func (e *elsewhere) authorize(client platformv1.PlatformServiceClient, access, r
 	return resp.GetIdentity(), err
 }
 
-func newKeys(t *testing.T) *platform.Keys {
+func newKeys(t *testing.T) *vault.Keys {
 	t.Helper()
 	return deps(t, nil).Keys
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/vault"
 )
 
 // claimTTL is how long one process has to refresh a grant until another may.
@@ -23,7 +24,7 @@ type grant struct {
 	id, endpoint string
 	userID       int64
 	grantTokens
-	envelope envelope
+	envelope vault.Envelope
 	// renewed tells versions of the tokens apart; zero: as the client sent them.
 	renewed, used time.Time
 }
@@ -47,12 +48,12 @@ func (f *foreigners) seal(g *grant) error {
 	if err != nil {
 		return errors.New("writing tokens") // none in the log
 	}
-	g.envelope, err = f.keys.seal(g.id, plain)
+	g.envelope, err = f.keys.Seal(g.id, plain)
 	return err
 }
 
 func (f *foreigners) open(g *grant) error {
-	plain, err := f.keys.open(g.id, g.envelope)
+	plain, err := f.keys.Open(g.id, g.envelope)
 	if err != nil {
 		return err
 	}

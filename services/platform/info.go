@@ -7,6 +7,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
 )
 
 // apiVersion is the version of this kind of API that clients look for.
@@ -35,7 +37,7 @@ func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequ
 	u := p.user
 	return &platformv1.GetUserInfoResponse{User: &platformv1.User{
 		Id: float64(u.ID), UserName: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Organization: u.Organization,
-		DateCreated: instant(u.created), LastUpdated: instant(u.updated), LastAccess: instant(s.deps.Now()),
+		DateCreated: api.Instant(u.created), LastUpdated: api.Instant(u.updated), LastAccess: api.Instant(s.deps.Now()),
 	}}, nil
 }
 
@@ -45,7 +47,7 @@ func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUs
 	if req.GetUserId() != p.user.ID {
 		return nil, fault.Denied.Newf("There is no such user, or it is not you")
 	}
-	everything := page{limit: 1000, like: like("")}
+	everything := sqldb.Page{Limit: 1000, Like: sqldb.Like("")}
 	orgs, _, err := s.store.orgsOf(ctx, p.user.ID, everything)
 	if err != nil {
 		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.user.ID, err)
@@ -83,8 +85,8 @@ func userWorkspace(w placed) *platformv1.UserWorkspace {
 	}
 	return &platformv1.UserWorkspace{
 		OrgId: float64(w.workspace.OrgID), OrgName: w.workspace.OrgName, OrgType: orgType,
-		WorkspaceId: number(w.workspace.ID), WorkspaceName: text(w.workspace.Name),
-		WorkspaceFullName: text(w.workspace.FullName), Visibility: text(w.workspace.Visibility), Roles: []string{r},
+		WorkspaceId: api.Number(w.workspace.ID), WorkspaceName: api.Text(w.workspace.Name),
+		WorkspaceFullName: api.Text(w.workspace.FullName), Visibility: api.Text(w.workspace.Visibility), Roles: []string{r},
 	}
 }
 

@@ -3,7 +3,6 @@ package platform
 import (
 	"context"
 	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/vault"
 )
 
 // claims are what a JWT of ours says. It is signed with HS256 under a key that
@@ -31,12 +31,12 @@ type jwtHeader struct {
 }
 
 // sign writes a JWT.
-func (k *Keys) sign(c claims) (string, error) {
-	master, err := k.current()
+func sign(k *vault.Keys, c claims) (string, error) {
+	id, err := k.CurrentID()
 	if err != nil {
 		return "", err
 	}
-	head, err := json.Marshal(jwtHeader{"HS256", master.id, "JWT"})
+	head, err := json.Marshal(jwtHeader{"HS256", id, "JWT"})
 	if err != nil {
 		return "", err
 	}
@@ -45,13 +45,14 @@ func (k *Keys) sign(c claims) (string, error) {
 		return "", err
 	}
 	text := raw64(head) + "." + raw64(body)
-	return text + "." + raw64(master.mac(text)), nil
+	mac, err := k.MAC(id, text)
+	return text + "." + raw64(mac), err
 }
 
 func raw64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // verify reads a JWT that a key of ours signed. It does not look at times.
-func (k *Keys) verify(s string) (claims, error) {
+func verify(k *vault.Keys, s string) (claims, error) {
 	var c claims
 	var h jwtHeader
 	parts := strings.Split(s, ".")
@@ -61,12 +62,12 @@ func (k *Keys) verify(s string) (claims, error) {
 	if err := readPart(parts[0], &h); err != nil || h.Algorithm != "HS256" {
 		return c, errors.New("not a JWT of this platform")
 	}
-	master, err := k.find(h.KeyID)
+	want, err := k.MAC(h.KeyID, parts[0]+"."+parts[1])
 	if err != nil {
 		return c, err
 	}
 	mac, err := base64.RawURLEncoding.DecodeString(parts[2])
-	if err != nil || !hmac.Equal(mac, master.mac(parts[0]+"."+parts[1])) {
+	if err != nil || !hmac.Equal(mac, want) {
 		return c, errors.New("the JWT's signature is wrong")
 	}
 	return c, readPart(parts[1], &c)
@@ -80,12 +81,6 @@ func readPart(s string, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-func (m masterKey) mac(text string) []byte {
-	h := hmac.New(sha256.New, m.jwt)
-	h.Write([]byte(text))
-	return h.Sum(nil)
-}
-
 // isJWT tells the two forms of access tokens apart.
 func isJWT(s string) bool { return strings.Count(s, ".") == 2 }
 
@@ -95,7 +90,7 @@ func (s *Service) authenticateJWT(ctx context.Context, text string) (tokenRecord
 	if s.deps.Keys == nil {
 		return tokenRecord{}, refused(errors.New("a JWT, and there is no master key"))
 	}
-	c, err := s.deps.Keys.verify(text)
+	c, err := verify(s.deps.Keys, text)
 	if err != nil {
 		return tokenRecord{}, refused(err)
 	}

@@ -3,6 +3,7 @@ package platform
 import (
 	"bytes"
 	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -29,15 +30,24 @@ func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encrypting a session key: %w", err)
 	}
-	data, err := ecb(key, plain)
-	if version == 2 {
-		data, err = gcm(key, plain)
-	}
+	data, err := encrypt(key, version, plain)
 	if err != nil {
 		return "", fmt.Errorf("encrypting a key packet: %w", err)
 	}
 	b64 := base64.StdEncoding.EncodeToString
 	return strings.Join([]string{strconv.Itoa(version), "P", b64(session), b64(data)}, `\`), nil
+}
+
+// encrypt is the data of a packet.
+func encrypt(key []byte, version int, plain []byte) ([]byte, error) {
+	if version != 2 {
+		return ecb(key, plain)
+	}
+	aead, err := gcm(key)
+	if err != nil {
+		return nil, err
+	}
+	return aead.Seal(nil, nil, plain, nil), nil
 }
 
 var errPacket = errors.New("not a key packet for this key")
@@ -65,11 +75,11 @@ func unpack(key *rsa.PrivateKey, packet string) ([]byte, error) {
 		if err != nil || len(session) != 32 {
 			return nil, errPacket
 		}
-		aead, err := sealer(session)
+		aead, err := gcm(session)
 		if err != nil {
 			return nil, err
 		}
-		return decrypt(aead, "", data)
+		return aead.Open(nil, nil, data, nil)
 	}
 	return nil, errPacket
 }
@@ -111,10 +121,10 @@ func ecb(key, plain []byte) ([]byte, error) {
 }
 
 // gcm is AES-256-GCM with the nonce in front.
-func gcm(key, plain []byte) ([]byte, error) {
-	aead, err := sealer(key)
+func gcm(key []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
-	return encrypt(aead, "", plain), nil
+	return cipher.NewGCMWithRandomNonce(block)
 }

@@ -10,6 +10,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 func (m member) answer() *platformv1.Member {
@@ -21,7 +22,7 @@ func (m member) answer() *platformv1.Member {
 
 // ListMembers lists an organisation's members.
 func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRequest) (*platformv1.ListMembersResponse, error) {
-	part, err := pageOf(req)
+	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +43,8 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 	if err != nil {
 		return nil, err
 	}
-	m := member{id: newID(), orgID: req.GetOrgId(), role: "member", user: u}
-	if err := s.store.few(ctx, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
+	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: "member", user: u}
+	if err := api.CheckRows(ctx, s.deps.DB, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertMember(ctx, m, s.deps.Now())
@@ -59,7 +60,7 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 
 // named finds a user whom a request names.
 func (s *Service) named(ctx context.Context, name string) (user, error) {
-	if err := within("the user", name, 200); err != nil {
+	if err := api.Within("the user", name, 200); err != nil {
 		return user{}, err
 	}
 	u, err := s.store.userNamed(ctx, name)

@@ -18,6 +18,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 // signInTTL is how long a person has to sign in at the provider.
@@ -95,7 +96,7 @@ func (p *provider) away(cause error) error {
 // machine.
 func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRequest) (*platformv1.BeginSignInResponse, error) {
 	for name, v := range map[string]string{"state": req.GetState(), "redirect_uri": req.GetProgram().GetRedirectUri()} {
-		if err := within(name, v, 1000); err != nil {
+		if err := api.Within(name, v, 1000); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 // orgType is what every organisation is.
@@ -17,27 +18,27 @@ const orgType = "community"
 func (o org) answer(m member) *platformv1.Organization {
 	return &platformv1.Organization{
 		OrgId: float64(o.ID), Name: o.Name, FullName: o.FullName, Description: o.Description, Location: o.Location, Website: o.Website,
-		MemberId: number(m.id), MemberRole: text(m.role), Type: orgType,
+		MemberId: api.Number(m.id), MemberRole: api.Text(m.role), Type: orgType,
 	}
 }
 
 // change takes over what is given and checks it.
 func (o *org) change(spec *platformv1.OrganizationSpec) error {
 	if spec != nil {
-		set(&o.Name, spec.Name)
-		set(&o.FullName, spec.FullName)
-		set(&o.Description, spec.Description)
-		set(&o.Location, spec.Location)
-		set(&o.Website, spec.Website)
+		api.Set(&o.Name, spec.Name)
+		api.Set(&o.FullName, spec.FullName)
+		api.Set(&o.Description, spec.Description)
+		api.Set(&o.Location, spec.Location)
+		api.Set(&o.Website, spec.Website)
 	}
-	return errors.Join(checkName(o.Name), within("fullName", o.FullName, 100), within("description", o.Description, 1000),
-		within("location", o.Location, 100), within("website", o.Website, 200))
+	return errors.Join(api.CheckName(o.Name), api.Within("fullName", o.FullName, 100), api.Within("description", o.Description, 1000),
+		api.Within("location", o.Location, 100), api.Within("website", o.Website, 200))
 }
 
 // ListOrganizations lists those that the caller is a member of.
 func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrganizationsRequest) (*platformv1.ListOrganizationsResponse, error) {
 	p := principalFrom(ctx)
-	part, err := pageOf(req)
+	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -55,26 +56,22 @@ func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrg
 // CreateOrganization makes one that the caller owns.
 func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.CreateOrganizationRequest) (*platformv1.CreateOrganizationResponse, error) {
 	p := principalFrom(ctx)
-	o := org{ID: newID()}
+	o := org{ID: api.NewID()}
 	if err := o.change(req.GetBody().GetOrganization()); err != nil {
 		return nil, err
 	}
-	if err := s.store.few(ctx, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.user.ID); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.user.ID); err != nil {
 		return nil, err
 	}
-	owner := member{id: newID(), orgID: o.ID, role: "owner", user: p.user}
+	owner := member{id: api.NewID(), orgID: o.ID, role: "owner", user: p.user}
 	made, err := s.store.insertOrg(ctx, o, owner, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing the organisation %s: %w", o.Name, err)
 	}
 	if !made {
-		return nil, taken("an organisation", o.Name)
+		return nil, api.Taken("an organisation", o.Name)
 	}
 	return &platformv1.CreateOrganizationResponse{Organization: o.answer(owner)}, nil
-}
-
-func taken(what, name string) error {
-	return fault.Conflict.Newf("There is %s named %q already", what, name)
 }
 
 // DescribeOrganization answers one.
@@ -101,7 +98,7 @@ func (s *Service) UpdateOrganization(ctx context.Context, req *platformv1.Update
 		return nil, fmt.Errorf("writing organisation %d: %w", o.ID, err)
 	}
 	if !done {
-		return nil, taken("an organisation", o.Name)
+		return nil, api.Taken("an organisation", o.Name)
 	}
 	return &platformv1.UpdateOrganizationResponse{}, nil
 }
@@ -120,7 +117,7 @@ func (s *Service) DeleteOrganization(ctx context.Context, req *platformv1.Delete
 
 // ValidateOrganizationName says whether a name is free.
 func (s *Service) ValidateOrganizationName(ctx context.Context, req *platformv1.ValidateOrganizationNameRequest) (*platformv1.ValidateOrganizationNameResponse, error) {
-	if err := checkName(req.GetName()); err != nil {
+	if err := api.CheckName(req.GetName()); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasOrgNamed(ctx, req.GetName())
@@ -128,7 +125,7 @@ func (s *Service) ValidateOrganizationName(ctx context.Context, req *platformv1.
 		return nil, fmt.Errorf("looking for the organisation %s: %w", req.GetName(), err)
 	}
 	if has {
-		return nil, taken("an organisation", req.GetName())
+		return nil, api.Taken("an organisation", req.GetName())
 	}
 	return &platformv1.ValidateOrganizationNameResponse{}, nil
 }

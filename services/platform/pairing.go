@@ -15,6 +15,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/api"
 )
 
 // pairingTTL is how long a pairing works; a service pairs again in time.
@@ -28,11 +29,11 @@ func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairi
 		return nil, fault.Invalid.New("publicKey must be an RSA key of 2048 to 8192 bits: base64 of its SubjectPublicKeyInfo, or PEM", err)
 	}
 	now := s.deps.Now()
-	p := pairing{id: newTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: principalFrom(ctx).operator, created: now, expires: now.Add(pairingTTL)}
+	p := pairing{id: api.NewTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: principalFrom(ctx).operator, created: now, expires: now.Add(pairingTTL)}
 	if err := s.store.insertPairing(ctx, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
-	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: instant(p.expires)}, s.note(ctx, 0, space{}, "pairing.create", p.id)
+	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, s.note(ctx, 0, space{}, "pairing.create", p.id)
 }
 
 func parsePublicKey(s string) (*rsa.PublicKey, error) {

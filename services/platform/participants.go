@@ -10,6 +10,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 func (p participant) answer() *platformv1.Participant {
@@ -18,14 +19,14 @@ func (p participant) answer() *platformv1.Participant {
 		kind = "COLLABORATOR"
 	}
 	return &platformv1.Participant{
-		ParticipantId: float64(p.id), MemberId: number(p.memberID), UserName: p.user.Name, FirstName: p.user.FirstName,
-		LastName: p.user.LastName, Email: p.user.Email, OrgRole: text(p.orgRole), WspRole: p.role, Type: kind,
+		ParticipantId: float64(p.id), MemberId: api.Number(p.memberID), UserName: p.user.Name, FirstName: p.user.FirstName,
+		LastName: p.user.LastName, Email: p.user.Email, OrgRole: api.Text(p.orgRole), WspRole: p.role, Type: kind,
 	}
 }
 
 // ListParticipants lists who works in a workspace.
 func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListParticipantsRequest) (*platformv1.ListParticipantsResponse, error) {
-	part, err := pageOf(req)
+	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +47,8 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	if err != nil {
 		return nil, err
 	}
-	p := participant{id: newID(), workspaceID: req.GetId(), role: roleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
-	if err := s.store.few(ctx, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
+	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: roleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
+	if err := api.CheckRows(ctx, s.deps.DB, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertParticipant(ctx, p, s.deps.Now())

@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform/api"
 )
 
 // usesCredentials is the least role whose images are pulled and pushed with a
@@ -100,7 +101,7 @@ func credentialsAnswer(l upstream.Login, holds time.Duration) *platformv1.GetCre
 // as it does.
 func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRequest) (*platformv1.GetRunStateResponse, error) {
 	id := req.GetIdentity()
-	if !isTextID(req.GetWorkflowId()) {
+	if !api.IsTextID(req.GetWorkflowId()) {
 		return &platformv1.GetRunStateResponse{}, nil
 	}
 	if id.GetEndpoint() != s.deps.Endpoint {
@@ -178,7 +179,7 @@ func (s *Service) reveal(ctx context.Context, userID int64, c credentials) (regi
 	if err != nil {
 		return registryKeys{}, err
 	}
-	raw, err := keys.open(c.id, c.envelope)
+	raw, err := keys.Open(c.id, c.envelope)
 	if err != nil {
 		return registryKeys{}, err
 	}

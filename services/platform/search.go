@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
 )
 
 // filter is the conditions of a query. Texts of users are parameters, never part
@@ -39,7 +40,7 @@ func searchWorkflows(in space, search string, now time.Time) (filter, error) {
 	var f filter
 	f.and("workspace_id = ?", in.id())
 	f.and("space_user = ?", in.personal)
-	if err := within("search", search, 500); err != nil {
+	if err := api.Within("search", search, 500); err != nil {
 		return f, err
 	}
 	words := strings.Fields(strings.ToLower(strings.ReplaceAll(search, "\x00", "")))
@@ -73,7 +74,7 @@ func (f *filter) keyword(key, value, word string, now time.Time) error {
 		if !known {
 			column, value = "search", word
 		}
-		f.and(column+` LIKE ? ESCAPE '\'`, like(value))
+		f.and(column+` LIKE ? ESCAPE '\'`, sqldb.Like(value))
 	}
 	return nil
 }

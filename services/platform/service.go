@@ -21,6 +21,8 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/vault"
 )
 
 //go:embed migrations/*.sql
@@ -47,8 +49,8 @@ type Deps struct {
 	OIDC OIDC
 	// AdminLogins are the first user's credentials, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
-	// Keys opens and seals secrets; nil keeps none (see OpenKeys and CheckKeys).
-	Keys *Keys
+	// Keys opens and seals secrets; nil keeps none (see CheckKeys).
+	Keys *vault.Keys
 	// Limiter counts calls of the REST face; nil counts none.
 	Limiter *ratelimit.Limiter
 	// CallLimit is for each access token.
@@ -72,6 +74,7 @@ type Deps struct {
 type Service struct {
 	platformv1.UnimplementedPlatformServiceServer
 	store     store
+	trail     audit.Trail
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
@@ -85,7 +88,7 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: store{d.DB}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
+	return &Service{store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -110,9 +113,30 @@ func (s *Service) sweep(ctx context.Context) error {
 	now := s.deps.Now()
 	err := errors.Join(s.store.deleteEnded(ctx, now), s.store.deleteGrants(ctx, now.Add(-grantTTL)))
 	if s.deps.AuditRetention > 0 {
-		err = errors.Join(err, s.store.deleteAudit(ctx, now.Add(-s.deps.AuditRetention)))
+		err = errors.Join(err, s.trail.Sweep(ctx, now.Add(-s.deps.AuditRetention)))
 	}
 	return err
+}
+
+// sealed are the tables with rows that a master key wraps.
+func (s *Service) sealed() vault.Tables {
+	return vault.Tables{DB: s.deps.DB, Names: []string{"platform_credentials", "platform_grants", "platform_peers"}}
+}
+
+// CheckKeys says whether every stored secret can be opened; a process that cannot
+// must not start. The error names the key that is missing.
+func (s *Service) CheckKeys(ctx context.Context) error {
+	return s.sealed().Check(ctx, s.deps.Keys)
+}
+
+// RotateKeys wraps every data key with the current master key and returns how many it
+// changed. It may run while the service is used.
+func (s *Service) RotateKeys(ctx context.Context) (int, error) {
+	keys, err := s.keys()
+	if err != nil {
+		return 0, err
+	}
+	return s.sealed().Rotate(ctx, keys)
 }
 
 // Admin is the first user.

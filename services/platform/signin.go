@@ -15,6 +15,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 const (
@@ -57,12 +58,12 @@ func (s *Service) checkProgram(p *platformv1.Program) error {
 	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
 		return fault.Invalid.Newf("code_challenge must be given, with code_challenge_method=S256")
 	}
-	return errors.Join(within("client_id", p.GetClientId(), 100), within("redirect_uri", p.GetRedirectUri(), 1000))
+	return errors.Join(api.Within("client_id", p.GetClientId(), 100), api.Within("redirect_uri", p.GetRedirectUri(), 1000))
 }
 
 // codeFor makes a code for a program, in the name of whoever signed in.
 func (s *Service) codeFor(ctx context.Context, by tokenRecord, p *platformv1.Program) (string, error) {
-	now, text := s.deps.Now(), newTextID(40)
+	now, text := s.deps.Now(), api.NewTextID(40)
 	err := s.store.putCode(ctx, code{
 		hash: hashText(text), userID: by.user.ID, token: by.id, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
 		challenge: p.GetCodeChallenge(), expires: now.Add(codeTTL),
@@ -109,7 +110,7 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 	}
 	now := s.deps.Now()
 	ttl := min(accessTTL, v.expires.Sub(now))
-	jwt, err := keys.sign(claims{
+	jwt, err := sign(keys, claims{
 		Issuer: s.deps.Endpoint, Subject: v.user.ID, Session: v.id, Issued: now.Unix(), Expires: now.Add(ttl).Unix(),
 	})
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest
 		subtle.ConstantTimeCompare([]byte(challenge), []byte(c.challenge)) != 1 {
 		return session{}, token{}, fault.Invalid.New("The code is not valid: it works once, within a minute, with its own verifier, client_id and redirect_uri", err)
 	}
-	t := newToken(newID())
+	t := newToken(api.NewID())
 	v := session{id: t.id, user: user{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
 	if err := s.store.insertSession(ctx, v); err != nil {
 		return session{}, token{}, fmt.Errorf("writing a session: %w", err)

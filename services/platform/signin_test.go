@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 const (
@@ -121,7 +122,7 @@ func FuzzPresented(f *testing.F) {
 	if err := db.Migrate(f.Context(), "platform", platform.Migrations()); err != nil {
 		f.Fatal(err)
 	}
-	keys, err := platform.OpenKeys(filepath.Join(f.TempDir(), "keys"), true)
+	keys, err := vault.Open(filepath.Join(f.TempDir(), "keys"), true)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/vault"
 )
 
 // credentials is a row of platform_credentials.
@@ -16,7 +17,7 @@ type credentials struct {
 	name, description, provider, baseURL string
 	registry                             string // host or host/path
 	publicKeys                           string // JSON
-	envelope                             envelope
+	envelope                             vault.Envelope
 	createdBy                            int64
 	created, updated, used               time.Time
 }
@@ -26,30 +27,30 @@ const recordColumns = `id, name, description, provider, base_url, registry, publ
 func (c *credentials) scan(scan func(...any) error) error {
 	var created, updated, used int64
 	err := scan(&c.id, &c.name, &c.description, &c.provider, &c.baseURL, &c.registry, &c.publicKeys,
-		&c.envelope.sealed, &c.envelope.dataKey, &c.envelope.keyID, &c.createdBy, &created, &updated, &used)
+		&c.envelope.Sealed, &c.envelope.DataKey, &c.envelope.KeyID, &c.createdBy, &created, &updated, &used)
 	c.created, c.updated, c.used = sqldb.Time(created), sqldb.Time(updated), sqldb.Time(used)
 	return err
 }
 
 // insertCredentials answers false when the name is taken.
 func (s store) insertCredentials(ctx context.Context, c credentials) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_credentials (id, user_id, workspace_id, name, name_key, description, provider, base_url, registry,
 			public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, 0) ON CONFLICT DO NOTHING`,
 		c.id, c.space.personal, c.space.id(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
-		c.publicKeys, c.envelope.sealed, c.envelope.dataKey, c.envelope.keyID, c.createdBy, sqldb.Micros(c.created)))
+		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, c.createdBy, sqldb.Micros(c.created)))
 }
 
 // updateCredentials answers false when another has the name, or the record changed
 // meanwhile.
 func (s store) updateCredentials(ctx context.Context, c credentials, was credentials) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_credentials SET name = $2, name_key = $3, description = $4, provider = $5, base_url = $6, registry = $7,
 			public_keys = $8, sealed = $9, data_key = $10, key_id = $11, updated_at = $12
 		WHERE id = $1 AND updated_at = $13`,
 		c.id, c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
-		c.publicKeys, c.envelope.sealed, c.envelope.dataKey, c.envelope.keyID, sqldb.Micros(c.updated), sqldb.Micros(was.updated)))
+		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, sqldb.Micros(c.updated), sqldb.Micros(was.updated)))
 }
 
 // credentials reads a record of a space; fault.NotFound.
@@ -58,14 +59,14 @@ func (s store) credentials(ctx context.Context, in space, id string) (credential
 	err := c.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+recordColumns+` FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3`,
 		id, in.personal, in.id()).Scan)
-	return c, s.notFound("credentials", err)
+	return c, s.db.NotFound("credentials", err)
 }
 
 func (s store) credentialsIn(ctx context.Context, in space) ([]credentials, error) {
-	out, _, err := listing[credentials]{
-		read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 ORDER BY name_key LIMIT $3 OFFSET $4`,
-		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.run(ctx, s.db, page{limit: 1000}, in.personal, in.id())
+	out, _, err := sqldb.Listing[credentials]{
+		Read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 ORDER BY name_key LIMIT $3 OFFSET $4`,
+		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.personal, in.id())
 	return out, err
 }
 
@@ -79,11 +80,11 @@ func (s store) hasCredentialsNamed(ctx context.Context, in space, name string) (
 
 // registryCredentials lists what a space has for registries.
 func (s store) registryCredentials(ctx context.Context, in space) ([]credentials, error) {
-	out, _, err := listing[credentials]{
-		read: `SELECT ` + recordColumns + ` FROM platform_credentials
+	out, _, err := sqldb.Listing[credentials]{
+		Read: `SELECT ` + recordColumns + ` FROM platform_credentials
 			WHERE user_id = $1 AND workspace_id = $2 AND registry <> '' ORDER BY updated_at DESC, id LIMIT $3 OFFSET $4`,
-		scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.run(ctx, s.db, page{limit: 1000}, in.personal, in.id())
+		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.personal, in.id())
 	return out, err
 }
 
@@ -94,7 +95,7 @@ func (s store) touchCredentials(ctx context.Context, id string, now time.Time) e
 
 // deleteCredentials answers false when there is none, or it was used since.
 func (s store) deleteCredentials(ctx context.Context, in space, id string, since time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,
 		id, in.personal, in.id(), sqldb.Micros(since)))
 }

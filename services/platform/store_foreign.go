@@ -12,7 +12,7 @@ const grantColumns = `id, endpoint, user_id, sealed, data_key, key_id, renewed_a
 
 func (g *grant) scan(scan func(...any) error) error {
 	var renewed, used int64
-	err := scan(&g.id, &g.endpoint, &g.userID, &g.envelope.sealed, &g.envelope.dataKey, &g.envelope.keyID, &renewed, &used)
+	err := scan(&g.id, &g.endpoint, &g.userID, &g.envelope.Sealed, &g.envelope.DataKey, &g.envelope.KeyID, &renewed, &used)
 	g.renewed, g.used = sqldb.Time(renewed), sqldb.Time(used)
 	return err
 }
@@ -22,8 +22,8 @@ func (s store) addGrant(ctx context.Context, g grant, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO platform_grants (id, endpoint, user_id, sealed, data_key, key_id, renewed_at, busy_until, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7) ON CONFLICT (id) DO NOTHING`,
-		g.id, g.endpoint, g.userID, g.envelope.sealed, g.envelope.dataKey, g.envelope.keyID, sqldb.Micros(now))
-	return lost(s.db, err)
+		g.id, g.endpoint, g.userID, g.envelope.Sealed, g.envelope.DataKey, g.envelope.KeyID, sqldb.Micros(now))
+	return s.db.Lost(err)
 }
 
 // putGrant writes a grant, unless a newer version of it is there.
@@ -34,29 +34,29 @@ func (s store) putGrant(ctx context.Context, g grant, now time.Time) error {
 		ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, sealed = excluded.sealed, data_key = excluded.data_key,
 			key_id = excluded.key_id, renewed_at = excluded.renewed_at, busy_until = 0, used_at = excluded.used_at
 		WHERE platform_grants.renewed_at <= excluded.renewed_at`,
-		g.id, g.endpoint, g.userID, g.envelope.sealed, g.envelope.dataKey, g.envelope.keyID, sqldb.Micros(g.renewed), sqldb.Micros(now))
-	return lost(s.db, err)
+		g.id, g.endpoint, g.userID, g.envelope.Sealed, g.envelope.DataKey, g.envelope.KeyID, sqldb.Micros(g.renewed), sqldb.Micros(now))
+	return s.db.Lost(err)
 }
 
 // grant reads one; fault.NotFound.
 func (s store) grant(ctx context.Context, id string) (grant, error) {
 	var g grant
 	err := g.scan(s.db.QueryRowContext(ctx, `SELECT `+grantColumns+` FROM platform_grants WHERE id = $1`, id).Scan)
-	return g, s.notFound("grant", err)
+	return g, s.db.NotFound("grant", err)
 }
 
 // grantsOf lists the few that a user has used last.
 func (s store) grantsOf(ctx context.Context, endpoint string, userID int64) ([]grant, error) {
-	out, _, err := listing[grant]{
-		read: `SELECT ` + grantColumns + ` FROM platform_grants WHERE endpoint = $1 AND user_id = $2 ORDER BY used_at DESC, id LIMIT $3 OFFSET $4`,
-		scan: func(r *sql.Rows) (g grant, err error) { return g, g.scan(r.Scan) },
-	}.run(ctx, s.db, page{limit: 3}, endpoint, userID)
+	out, _, err := sqldb.Listing[grant]{
+		Read: `SELECT ` + grantColumns + ` FROM platform_grants WHERE endpoint = $1 AND user_id = $2 ORDER BY used_at DESC, id LIMIT $3 OFFSET $4`,
+		Scan: func(r *sql.Rows) (g grant, err error) { return g, g.scan(r.Scan) },
+	}.Page(ctx, s.db, sqldb.Page{Limit: 3}, endpoint, userID)
 	return out, err
 }
 
 // claimGrant answers false when another has it, or the version is gone.
 func (s store) claimGrant(ctx context.Context, g grant, now, until time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_grants SET busy_until = $4 WHERE id = $1 AND renewed_at = $2 AND busy_until < $3`,
 		g.id, sqldb.Micros(g.renewed), sqldb.Micros(now), sqldb.Micros(until)))
 }
@@ -84,9 +84,9 @@ func (s store) peer(ctx context.Context, endpoint string) (peer, error) {
 	var made, expires int64
 	err := s.db.QueryRowContext(ctx, `
 		SELECT pairing, sealed, data_key, key_id, created_at, expires_at FROM platform_peers WHERE id = $1`, endpoint).
-		Scan(&p.pairing, &p.envelope.sealed, &p.envelope.dataKey, &p.envelope.keyID, &made, &expires)
+		Scan(&p.pairing, &p.envelope.Sealed, &p.envelope.DataKey, &p.envelope.KeyID, &made, &expires)
 	p.made, p.expires = sqldb.Time(made), sqldb.Time(expires)
-	return p, s.notFound("pairing", err)
+	return p, s.db.NotFound("pairing", err)
 }
 
 // putPeer replaces it.
@@ -95,6 +95,6 @@ func (s store) putPeer(ctx context.Context, p peer) error {
 		INSERT INTO platform_peers (id, pairing, sealed, data_key, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (id) DO UPDATE SET pairing = excluded.pairing, sealed = excluded.sealed, data_key = excluded.data_key,
 			key_id = excluded.key_id, created_at = excluded.created_at, expires_at = excluded.expires_at`,
-		p.endpoint, p.pairing, p.envelope.sealed, p.envelope.dataKey, p.envelope.keyID, sqldb.Micros(p.made), sqldb.Micros(p.expires))
-	return lost(s.db, err)
+		p.endpoint, p.pairing, p.envelope.Sealed, p.envelope.DataKey, p.envelope.KeyID, sqldb.Micros(p.made), sqldb.Micros(p.expires))
+	return s.db.Lost(err)
 }

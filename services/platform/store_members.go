@@ -22,7 +22,7 @@ func (s store) memberOf(ctx context.Context, orgID, userID int64) (m member, err
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
 		WHERE m.org_id = $1 AND m.user_id = $2`, orgID, userID).Scan)
-	return m, s.notFound("member", err)
+	return m, s.db.NotFound("member", err)
 }
 
 // member reads one by its id; fault.NotFound.
@@ -30,24 +30,24 @@ func (s store) member(ctx context.Context, orgID, id int64) (m member, err error
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
 		WHERE m.org_id = $1 AND m.id = $2`, orgID, id).Scan)
-	return m, s.notFound("member", err)
+	return m, s.db.NotFound("member", err)
 }
 
 // insertMember answers false when the user is one already.
 func (s store) insertMember(ctx context.Context, m member, now time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_members (id, org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 		m.id, m.orgID, m.user.ID, m.role, sqldb.Micros(now)))
 }
 
-func (s store) members(ctx context.Context, orgID int64, p page) ([]member, int, error) {
+func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member, int, error) {
 	const from = ` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
 		WHERE m.org_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
-	return listing[member]{
-		count: `SELECT count(*)` + from,
-		read:  `SELECT ` + memberColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
-		scan:  func(r *sql.Rows) (m member, err error) { return m, m.scan(r.Scan) },
-	}.run(ctx, s.db, p, orgID, p.like)
+	return sqldb.Listing[member]{
+		Count: `SELECT count(*)` + from,
+		Read:  `SELECT ` + memberColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
+		Scan:  func(r *sql.Rows) (m member, err error) { return m, m.scan(r.Scan) },
+	}.Page(ctx, s.db, p, orgID, p.Like)
 }
 
 // anotherOwner keeps an organisation from being nobody's.
@@ -57,7 +57,7 @@ const anotherOwner = `(role <> 'owner' OR EXISTS (
 // setMemberRole answers false when it would take the last owner.
 func (s store) setMemberRole(ctx context.Context, m member, role string) (done bool, err error) {
 	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {
-		done, err = s.changed(t.ExecContext(ctx, `
+		done, err = s.db.Changed(t.ExecContext(ctx, `
 			UPDATE platform_members SET role = $3 WHERE org_id = $1 AND id = $2 AND ($3 = 'owner' OR `+anotherOwner+`)`, m.orgID, m.id, role))
 		return err
 	})
@@ -68,7 +68,7 @@ func (s store) setMemberRole(ctx context.Context, m member, role string) (done b
 // last owner.
 func (s store) deleteMember(ctx context.Context, m member) (done bool, err error) {
 	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {
-		done, err = s.changed(t.ExecContext(ctx, `
+		done, err = s.db.Changed(t.ExecContext(ctx, `
 			DELETE FROM platform_members WHERE org_id = $1 AND id = $2 AND `+anotherOwner, m.orgID, m.id))
 		if err != nil || !done {
 			return err
@@ -84,7 +84,7 @@ func (s store) deleteMember(ctx context.Context, m member) (done bool, err error
 // lockOrg lets changes of one organisation's owners go one after the other: two
 // owners must not remove each other.
 func (s store) lockOrg(ctx context.Context, orgID int64, f func(*sql.Tx) error) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		if _, err := t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, orgID); err != nil {
 			return err
 		}

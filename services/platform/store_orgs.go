@@ -29,8 +29,8 @@ func (o *org) into() []any {
 
 // insertOrg writes an organisation and its owner; false when the name is taken.
 func (s store) insertOrg(ctx context.Context, o org, owner member, now time.Time) (made bool, err error) {
-	err = s.tx(ctx, func(t *sql.Tx) error {
-		made, err = s.changed(t.ExecContext(ctx, `
+	err = s.db.Tx(ctx, func(t *sql.Tx) error {
+		made, err = s.db.Changed(t.ExecContext(ctx, `
 			INSERT INTO platform_orgs (id, name, name_key, full_name, description, location, website, created_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
 			o.ID, o.Name, strings.ToLower(o.Name), o.FullName, o.Description, o.Location, o.Website, sqldb.Micros(now)))
@@ -47,7 +47,7 @@ func (s store) insertOrg(ctx context.Context, o org, owner member, now time.Time
 func (s store) org(ctx context.Context, id int64) (org, error) {
 	var o org
 	err := s.db.QueryRowContext(ctx, `SELECT `+orgColumns+` FROM platform_orgs o WHERE o.id = $1`, id).Scan(o.into()...)
-	return o, s.notFound("organisation", err)
+	return o, s.db.NotFound("organisation", err)
 }
 
 func (s store) hasOrgNamed(ctx context.Context, name string) (bool, error) {
@@ -58,7 +58,7 @@ func (s store) hasOrgNamed(ctx context.Context, name string) (bool, error) {
 
 // updateOrg answers false when another has the name.
 func (s store) updateOrg(ctx context.Context, o org) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_orgs SET name = $2, name_key = $3, full_name = $4, description = $5, location = $6, website = $7
 		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_orgs WHERE name_key = $3 AND id <> $1)`,
 		o.ID, o.Name, strings.ToLower(o.Name), o.FullName, o.Description, o.Location, o.Website))
@@ -66,7 +66,7 @@ func (s store) updateOrg(ctx context.Context, o org) (bool, error) {
 
 // deleteOrg answers false when it has workspaces.
 func (s store) deleteOrg(ctx context.Context, id int64) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_orgs WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_workspaces WHERE org_id = $1)`, id))
 }
 
@@ -77,15 +77,15 @@ type membership struct {
 }
 
 // orgsOf lists the organisations of a user.
-func (s store) orgsOf(ctx context.Context, userID int64, p page) ([]membership, int, error) {
+func (s store) orgsOf(ctx context.Context, userID int64, p sqldb.Page) ([]membership, int, error) {
 	const from = ` FROM platform_members m JOIN platform_orgs o ON o.id = m.org_id WHERE m.user_id = $1 AND o.name_key LIKE $2 ESCAPE '\'`
-	return listing[membership]{
-		count: `SELECT count(*)` + from,
-		read:  `SELECT m.id, m.role, ` + orgColumns + from + ` ORDER BY o.name_key LIMIT $3 OFFSET $4`,
-		scan: func(r *sql.Rows) (membership, error) {
+	return sqldb.Listing[membership]{
+		Count: `SELECT count(*)` + from,
+		Read:  `SELECT m.id, m.role, ` + orgColumns + from + ` ORDER BY o.name_key LIMIT $3 OFFSET $4`,
+		Scan: func(r *sql.Rows) (membership, error) {
 			var m membership
 			err := r.Scan(append([]any{&m.member.id, &m.member.role}, m.org.into()...)...)
 			return m, err
 		},
-	}.run(ctx, s.db, p, userID, p.like)
+	}.Page(ctx, s.db, p, userID, p.Like)
 }

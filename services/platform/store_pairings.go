@@ -27,5 +27,5 @@ func (s store) pairing(ctx context.Context, id string, now time.Time) (pairing, 
 	p := pairing{id: id}
 	err := s.db.QueryRowContext(ctx, `SELECT public_key FROM platform_pairings WHERE id = $1 AND expires_at > $2`,
 		id, sqldb.Micros(now)).Scan(&p.publicKey)
-	return p, s.notFound("pairing", err)
+	return p, s.db.NotFound("pairing", err)
 }

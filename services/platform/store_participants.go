@@ -35,29 +35,29 @@ func (p *participant) scan(scan func(...any) error) error {
 func (s store) participant(ctx context.Context, workspaceID, id int64) (p participant, err error) {
 	err = p.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+participantColumns+participantTables+` WHERE p.workspace_id = $1 AND p.id = $2`, workspaceID, id).Scan)
-	return p, s.notFound("participant", err)
+	return p, s.db.NotFound("participant", err)
 }
 
 // insertParticipant answers false when the user is one already.
 func (s store) insertParticipant(ctx context.Context, p participant, now time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
 		p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now)))
 }
 
-func (s store) participants(ctx context.Context, workspaceID int64, p page) ([]participant, int, error) {
+func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page) ([]participant, int, error) {
 	const from = participantTables + ` WHERE p.workspace_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
-	return listing[participant]{
-		count: `SELECT count(*)` + from,
-		read:  `SELECT ` + participantColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
-		scan:  func(r *sql.Rows) (p participant, err error) { return p, p.scan(r.Scan) },
-	}.run(ctx, s.db, p, workspaceID, p.like)
+	return sqldb.Listing[participant]{
+		Count: `SELECT count(*)` + from,
+		Read:  `SELECT ` + participantColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
+		Scan:  func(r *sql.Rows) (p participant, err error) { return p, p.scan(r.Scan) },
+	}.Page(ctx, s.db, p, workspaceID, p.Like)
 }
 
 func (s store) setParticipantRole(ctx context.Context, p participant, role string) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `UPDATE platform_participants SET role = $3 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role))
+	return s.db.Changed(s.db.ExecContext(ctx, `UPDATE platform_participants SET role = $3 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role))
 }
 
 func (s store) deleteParticipant(ctx context.Context, p participant) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `DELETE FROM platform_participants WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id))
+	return s.db.Changed(s.db.ExecContext(ctx, `DELETE FROM platform_participants WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id))
 }

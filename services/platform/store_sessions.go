@@ -19,7 +19,7 @@ type code struct {
 
 // putCode also forgets codes that nobody took.
 func (s store) putCode(ctx context.Context, c code, now time.Time) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		if _, err := t.ExecContext(ctx, `DELETE FROM platform_codes WHERE expires_at < $1`, sqldb.Micros(now)); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func (s store) takeCode(ctx context.Context, hash []byte) (code, error) {
 		DELETE FROM platform_codes WHERE code_hash = $1 RETURNING user_id, token_id, client_id, redirect_uri, challenge, expires_at`, hash).
 		Scan(&c.userID, &c.token, &c.clientID, &c.redirectURI, &c.challenge, &expires)
 	c.expires = sqldb.Time(expires)
-	return c, s.notFound("code", err)
+	return c, s.db.NotFound("code", err)
 }
 
 // session is a program that its user let in.
@@ -55,7 +55,7 @@ type session struct {
 
 // insertSession also ends the oldest of a user who has too many.
 func (s store) insertSession(ctx context.Context, v session) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		_, err := t.ExecContext(ctx, `
 			INSERT INTO platform_sessions (id, user_id, token_id, client_id, refresh_hash, created_at, used_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`,
 			v.id, v.user.ID, v.token, v.clientID, v.refresh, sqldb.Micros(v.created), sqldb.Micros(v.expires))
@@ -90,25 +90,25 @@ func (s store) session(ctx context.Context, id int64, now time.Time) (v session,
 	var created, updated int64
 	err = v.scan(s.db.QueryRowContext(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.into(&created, &updated)...)
 	v.user.settle(created, updated)
-	return v, s.notFound("session", err)
+	return v, s.db.NotFound("session", err)
 }
 
 // sessions lists those of a user that go on, newest first.
 func (s store) sessions(ctx context.Context, userID int64, now time.Time) ([]session, error) {
-	return listing[session]{
-		read: `SELECT ` + sessionColumns + ` FROM platform_sessions s WHERE s.user_id = $1` + lasting + ` ORDER BY s.created_at DESC, s.id`,
-		scan: func(r *sql.Rows) (v session, err error) { return v, v.scan(r.Scan) },
-	}.all(ctx, s.db, userID, sqldb.Micros(now))
+	return sqldb.Listing[session]{
+		Read: `SELECT ` + sessionColumns + ` FROM platform_sessions s WHERE s.user_id = $1` + lasting + ` ORDER BY s.created_at DESC, s.id`,
+		Scan: func(r *sql.Rows) (v session, err error) { return v, v.scan(r.Scan) },
+	}.All(ctx, s.db, userID, sqldb.Micros(now))
 }
 
 // turnSession replaces the refresh token; false when it is not the newest.
 func (s store) turnSession(ctx context.Context, v session, next []byte) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_sessions SET refresh_hash = $3, used_at = $4, expires_at = $5 WHERE id = $1 AND refresh_hash = $2`,
 		v.id, v.refresh, next, sqldb.Micros(v.used), sqldb.Micros(v.expires)))
 }
 
 func (s store) deleteSession(ctx context.Context, id int64) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1`, id)
-	return lost(s.db, err)
+	return s.db.Lost(err)
 }

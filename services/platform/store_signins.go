@@ -22,7 +22,7 @@ func (s store) putSignIn(ctx context.Context, stateHash []byte, p pendingSignIn)
 		INSERT INTO platform_sign_ins (state_hash, client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		stateHash, p.program.GetClientId(), p.program.GetRedirectUri(), p.program.GetCodeChallenge(), p.programState, p.nonce, p.verifier, sqldb.Micros(p.expires))
-	return lost(s.db, err)
+	return s.db.Lost(err)
 }
 
 // takeSignIn reads one and ends it; fault.NotFound.
@@ -34,7 +34,7 @@ func (s store) takeSignIn(ctx context.Context, stateHash []byte) (pendingSignIn,
 		RETURNING client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at`, stateHash).
 		Scan(&p.program.ClientId, &p.program.RedirectUri, &p.program.CodeChallenge, &p.programState, &p.nonce, &p.verifier, &expires)
 	p.expires = sqldb.Time(expires)
-	return p, s.notFound("sign-in", err)
+	return p, s.db.NotFound("sign-in", err)
 }
 
 // userLoggedIn finds who has signed in as a provider's subject; fault.NotFound.
@@ -52,12 +52,12 @@ func (s store) userBy(ctx context.Context, where string, args ...any) (user, err
 	var created, updated int64
 	err := s.db.QueryRowContext(ctx, `SELECT `+userColumns+` FROM platform_users u `+where, args...).Scan(u.into(&created, &updated)...)
 	u.settle(created, updated)
-	return u, s.notFound("user", err)
+	return u, s.db.NotFound("user", err)
 }
 
 func (s store) linkLogin(ctx context.Context, issuer, subject string, userID int64, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO platform_logins (issuer, subject, user_id, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
 		issuer, subject, userID, sqldb.Micros(now))
-	return lost(s.db, err)
+	return s.db.Lost(err)
 }

@@ -135,25 +135,25 @@ func putCounts(ctx context.Context, tx *sql.Tx, workflowID, text string) error {
 func (s store) task(ctx context.Context, workflowID string, id int64) (t task, err error) {
 	err = t.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id = $2`, workflowID, id).Scan)
-	return t, s.notFound("task", err)
+	return t, s.db.NotFound("task", err)
 }
 
 // tasks lists tasks in an order of taskOrders.
-func (s store) tasks(ctx context.Context, workflowID, order string, p page) ([]task, int, error) {
+func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page) ([]task, int, error) {
 	var f filter
 	f.and("workflow_id = ?", workflowID)
-	if p.like != like("") { // without a search, the index alone counts
-		f.and(`search LIKE ? ESCAPE '\'`, p.like)
+	if p.Like != sqldb.Like("") { // without a search, the index alone counts
+		f.and(`search LIKE ? ESCAPE '\'`, p.Like)
 	}
-	return listing[task]{
-		count: f.query(`SELECT count(*) FROM platform_tasks`, ``, false),
-		read:  f.query(`SELECT `+taskColumns+` FROM platform_tasks`, order, true),
-		scan: func(r *sql.Rows) (t task, err error) {
+	return sqldb.Listing[task]{
+		Count: f.query(`SELECT count(*) FROM platform_tasks`, ``, false),
+		Read:  f.query(`SELECT `+taskColumns+` FROM platform_tasks`, order, true),
+		Scan: func(r *sql.Rows) (t task, err error) {
 			err = t.scan(r.Scan)
 			t.document.fit(limits.ListedTask)
 			return t, err
 		},
-	}.run(ctx, s.db, p, f.args...)
+	}.Page(ctx, s.db, p, f.args...)
 }
 
 // taskOrders are the columns that tasks can be sorted by.

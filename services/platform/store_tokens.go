@@ -7,6 +7,7 @@ import (
 
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
 )
 
 // tokenRecord is an access token as it is stored, with its user.
@@ -27,8 +28,8 @@ func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
 // putToken writes a token that configuration names. What began with another secret
 // of the same id ends.
 func (s store) putToken(ctx context.Context, t token, userID int64, name string, now time.Time) error {
-	return s.tx(ctx, func(tx *sql.Tx) error {
-		kept, err := s.changed(tx.ExecContext(ctx, `
+	return s.db.Tx(ctx, func(tx *sql.Tx) error {
+		kept, err := s.db.Changed(tx.ExecContext(ctx, `
 			UPDATE platform_tokens SET expires_at = 0 WHERE id = $1 AND user_id = $2 AND secret_hash = $3`, t.id, userID, t.hash()))
 		if err != nil || kept {
 			return err
@@ -59,7 +60,7 @@ func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 // insertToken writes a new token, unless its user has one of that name: then it
 // answers false. fault.Invalid when they have too many.
 func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made bool, err error) {
-	err = s.tx(ctx, func(tx *sql.Tx) error {
+	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
 		// Those of one user are made one after the other.
 		if _, err := tx.ExecContext(ctx, `UPDATE platform_users SET updated_at = updated_at WHERE id = $1`, rec.user.ID); err != nil {
 			return err
@@ -72,10 +73,10 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made 
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, rec.user.ID).Scan(&n); err != nil {
 			return err
 		}
-		if err := room("access tokens", n, limits.TokensPerUser); err != nil {
+		if err := api.CheckCount("access tokens", n, limits.TokensPerUser); err != nil {
 			return err
 		}
-		made, err = s.changed(tx.ExecContext(ctx, `
+		made, err = s.db.Changed(tx.ExecContext(ctx, `
 			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			t.id, rec.user.ID, rec.name, t.hash(), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
 		return err
@@ -94,7 +95,7 @@ func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	err := s.db.QueryRowContext(ctx, tokenQuery, id).Scan(into...)
 	r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
 	r.user.settle(userCreated, userUpdated)
-	return r, s.notFound("token", err)
+	return r, s.db.NotFound("token", err)
 }
 
 func (s store) touchToken(ctx context.Context, id int64, now time.Time) error {
@@ -103,30 +104,30 @@ func (s store) touchToken(ctx context.Context, id int64, now time.Time) error {
 }
 
 func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) {
-	out, _, err := listing[tokenRecord]{
-		read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2 OFFSET $3`,
-		scan: func(rows *sql.Rows) (tokenRecord, error) {
+	out, _, err := sqldb.Listing[tokenRecord]{
+		Read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2 OFFSET $3`,
+		Scan: func(rows *sql.Rows) (tokenRecord, error) {
 			var r tokenRecord
 			var created, expires, used int64
 			err := rows.Scan(&r.id, &r.name, &created, &expires, &used)
 			r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
 			return r, err
 		},
-	}.run(ctx, s.db, page{limit: limits.TokensPerUser}, userID)
+	}.Page(ctx, s.db, sqldb.Page{Limit: limits.TokensPerUser}, userID)
 	return out, err
 }
 
 // deleteToken ends a token with what began with it, or a session; it answers false
 // when the user has neither.
 func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, err error) {
-	err = s.tx(ctx, func(t *sql.Tx) error {
-		if done, err = s.changed(t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID)); err != nil {
+	err = s.db.Tx(ctx, func(t *sql.Tx) error {
+		if done, err = s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID)); err != nil {
 			return err
 		}
 		if done {
 			return endMinted(ctx, t, id)
 		}
-		done, err = s.changed(t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1 AND user_id = $2`, id, userID))
+		done, err = s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1 AND user_id = $2`, id, userID))
 		return err
 	})
 	return done, err
@@ -134,7 +135,7 @@ func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, er
 
 // deleteTokens also ends the user's sessions, and those on their way.
 func (s store) deleteTokens(ctx context.Context, userID int64) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		for _, text := range []string{
 			`DELETE FROM platform_tokens WHERE user_id = $1`, `DELETE FROM platform_codes WHERE user_id = $1`,
 			`DELETE FROM platform_sessions WHERE user_id = $1`,

@@ -37,7 +37,7 @@ func (s store) upsertUser(ctx context.Context, u user, now time.Time) error {
 
 // insertUser answers false when name or e-mail are taken.
 func (s store) insertUser(ctx context.Context, u user, now time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now)))
 }
@@ -49,7 +49,7 @@ func (s store) userNamed(ctx context.Context, name string) (user, error) {
 	err := s.db.QueryRowContext(ctx, `
 		SELECT `+userColumns+` FROM platform_users u WHERE u.user_name = $1 OR u.email = $1`, name).Scan(u.into(&created, &updated)...)
 	u.settle(created, updated)
-	return u, s.notFound("user", err)
+	return u, s.db.NotFound("user", err)
 }
 
 // hasUser says whether there is a user of that id.
@@ -60,15 +60,15 @@ func (s store) hasUser(ctx context.Context, id int64) (bool, error) {
 }
 
 func (s store) users(ctx context.Context) ([]user, error) {
-	out, _, err := listing[user]{
-		read: `SELECT ` + userColumns + ` FROM platform_users u ORDER BY u.user_name LIMIT $1 OFFSET $2`,
-		scan: func(r *sql.Rows) (user, error) {
+	out, _, err := sqldb.Listing[user]{
+		Read: `SELECT ` + userColumns + ` FROM platform_users u ORDER BY u.user_name LIMIT $1 OFFSET $2`,
+		Scan: func(r *sql.Rows) (user, error) {
 			var u user
 			var created, updated int64
 			err := r.Scan(u.into(&created, &updated)...)
 			u.settle(created, updated)
 			return u, err
 		},
-	}.run(ctx, s.db, page{limit: 10_000})
+	}.Page(ctx, s.db, sqldb.Page{Limit: 10_000})
 	return out, err
 }

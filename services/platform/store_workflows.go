@@ -33,7 +33,7 @@ func (w *workflow) scan(scan func(...any) error) error {
 
 // insertWorkflow answers false when there is one of that id.
 func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,
 			submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $11, $11, $11, $12, '', '') ON CONFLICT DO NOTHING`,
@@ -47,19 +47,19 @@ func (s store) workflow(ctx context.Context, in space, id string) (workflow, err
 	err := w.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+workflowColumns+` FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3`,
 		id, in.id(), in.personal).Scan)
-	return w, s.notFound("run", err)
+	return w, s.db.NotFound("run", err)
 }
 
 // changeWorkflow lets f change a run and what belongs to it. Changes of one run
 // go one after the other, on each replica. fault.NotFound.
 func (s store) changeWorkflow(ctx context.Context, in space, id string, now time.Time, f func(*sql.Tx, *workflow) error) error {
-	return s.tx(ctx, func(t *sql.Tx) error {
+	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		w := workflow{space: in}
 		err := w.scan(t.QueryRowContext(ctx, `
 			UPDATE platform_workflows SET updated_at = $4 WHERE id = $1 AND workspace_id = $2 AND space_user = $3
 			RETURNING `+workflowColumns, id, in.id(), in.personal, sqldb.Micros(now)).Scan)
 		if err != nil {
-			return s.notFound("run", err)
+			return s.db.NotFound("run", err)
 		}
 		was := w
 		if err := f(t, &w); err != nil || w == was {
@@ -76,7 +76,7 @@ func (s store) changeWorkflow(ctx context.Context, in space, id string, now time
 
 // beat notes a sign of life; fault.NotFound.
 func (s store) beat(ctx context.Context, in space, id string, userID int64, now time.Time) error {
-	done, err := s.changed(s.db.ExecContext(ctx, `
+	done, err := s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_workflows SET heartbeat_at = $5 WHERE id = $1 AND workspace_id = $2 AND space_user = $3 AND user_id = $4`,
 		id, in.id(), in.personal, userID, sqldb.Micros(now)))
 	if err == nil && !done {
@@ -87,26 +87,26 @@ func (s store) beat(ctx context.Context, in space, id string, userID int64, now 
 
 // workflows lists runs, newest first; without counting, total is 0. The runs are
 // found in an index alone, and only the documents of the page are read.
-func (s store) workflows(ctx context.Context, where filter, p page, count bool) ([]workflow, int, error) {
+func (s store) workflows(ctx context.Context, where filter, p sqldb.Page, count bool) ([]workflow, int, error) {
 	const newestFirst = ` ORDER BY submitted_at DESC, id DESC`
-	found := listing[any]{
-		read: where.query(`SELECT id FROM platform_workflows`, newestFirst, true),
-		scan: func(r *sql.Rows) (any, error) {
+	found := sqldb.Listing[any]{
+		Read: where.query(`SELECT id FROM platform_workflows`, newestFirst, true),
+		Scan: func(r *sql.Rows) (any, error) {
 			var id string
 			return &id, r.Scan(&id)
 		},
 	}
 	if count {
-		found.count = where.query(`SELECT count(*) FROM platform_workflows`, ``, false)
+		found.Count = where.query(`SELECT count(*) FROM platform_workflows`, ``, false)
 	}
-	ids, total, err := found.run(ctx, s.db, p, where.args...)
+	ids, total, err := found.Page(ctx, s.db, p, where.args...)
 	if err != nil || len(ids) == 0 {
 		return nil, total, err
 	}
-	list, err := listing[workflow]{
-		read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
-		scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
-	}.all(ctx, s.db, ids...)
+	list, err := sqldb.Listing[workflow]{
+		Read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
+		Scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
+	}.All(ctx, s.db, ids...)
 	return list, total, err
 }
 
@@ -122,7 +122,7 @@ func (s store) hasRunNamed(ctx context.Context, in space, session, name string) 
 // deleteWorkflow removes a run that has ended, or whose end nobody knows, with
 // its tasks: false when there is none.
 func (s store) deleteWorkflow(ctx context.Context, in space, id string, silentSince time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3
 		AND (status NOT IN ('SUBMITTED', 'RUNNING') OR heartbeat_at < $4)`,
 		id, in.id(), in.personal, sqldb.Micros(silentSince)))
@@ -134,14 +134,14 @@ func (s store) counts(ctx context.Context, ids ...any) (map[string]string, error
 	if len(ids) == 0 {
 		return out, nil
 	}
-	_, err := listing[struct{}]{
-		read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + marks(1, 1, len(ids)),
-		scan: func(r *sql.Rows) (none struct{}, err error) {
+	_, err := sqldb.Listing[struct{}]{
+		Read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + marks(1, 1, len(ids)),
+		Scan: func(r *sql.Rows) (none struct{}, err error) {
 			var id, text string
 			err = r.Scan(&id, &text)
 			out[id] = text
 			return none, err
 		},
-	}.all(ctx, s.db, ids...)
+	}.All(ctx, s.db, ids...)
 	return out, err
 }

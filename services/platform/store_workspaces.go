@@ -49,25 +49,25 @@ func (p *placed) scan(scan func(...any) error) error {
 func (s store) workspaceFor(ctx context.Context, id, userID int64) (workspace, standing, error) {
 	var p placed
 	err := p.scan(s.db.QueryRowContext(ctx, `SELECT `+workspaceColumns+workspaceTables+` WHERE w.id = $2`, userID, id).Scan)
-	return p.workspace, p.in, s.notFound("workspace", err)
+	return p.workspace, p.in, s.db.NotFound("workspace", err)
 }
 
 // visible holds for workspaces that the user $1 may see.
 const visible = ` (p.role IS NOT NULL OR m.role = 'owner' OR (m.role IS NOT NULL AND w.visibility = 'SHARED'))`
 
 // workspacesOf lists what a user may see: of one organisation, or with 0 of all.
-func (s store) workspacesOf(ctx context.Context, userID, orgID int64, p page) ([]placed, int, error) {
+func (s store) workspacesOf(ctx context.Context, userID, orgID int64, p sqldb.Page) ([]placed, int, error) {
 	const from = workspaceTables + ` WHERE (CAST($2 AS bigint) = 0 OR w.org_id = $2) AND w.name_key LIKE $3 ESCAPE '\' AND` + visible
-	return listing[placed]{
-		count: `SELECT count(*)` + from,
-		read:  `SELECT ` + workspaceColumns + from + ` ORDER BY o.name_key, w.name_key LIMIT $4 OFFSET $5`,
-		scan:  func(r *sql.Rows) (w placed, err error) { return w, w.scan(r.Scan) },
-	}.run(ctx, s.db, p, userID, orgID, p.like)
+	return sqldb.Listing[placed]{
+		Count: `SELECT count(*)` + from,
+		Read:  `SELECT ` + workspaceColumns + from + ` ORDER BY o.name_key, w.name_key LIMIT $4 OFFSET $5`,
+		Scan:  func(r *sql.Rows) (w placed, err error) { return w, w.scan(r.Scan) },
+	}.Page(ctx, s.db, p, userID, orgID, p.Like)
 }
 
 // insertWorkspace writes a workspace; false when the name is taken.
 func (s store) insertWorkspace(ctx context.Context, w workspace, now time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_workspaces (id, org_id, name, name_key, full_name, description, visibility, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT DO NOTHING`,
 		w.ID, w.OrgID, w.Name, strings.ToLower(w.Name), w.FullName, w.Description, w.Visibility, sqldb.Micros(now)))
@@ -81,7 +81,7 @@ func (s store) hasWorkspaceNamed(ctx context.Context, orgID int64, name string) 
 
 // updateWorkspace answers false when another has the name.
 func (s store) updateWorkspace(ctx context.Context, w workspace, now time.Time) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_workspaces SET name = $3, name_key = $4, full_name = $5, description = $6, visibility = $7, updated_at = $8
 		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_workspaces WHERE org_id = $2 AND name_key = $4 AND id <> $1)`,
 		w.ID, w.OrgID, w.Name, strings.ToLower(w.Name), w.FullName, w.Description, w.Visibility, sqldb.Micros(now)))
@@ -89,7 +89,7 @@ func (s store) updateWorkspace(ctx context.Context, w workspace, now time.Time) 
 
 // deleteWorkspace answers false when something is kept in it.
 func (s store) deleteWorkspace(ctx context.Context, id int64) (bool, error) {
-	return s.changed(s.db.ExecContext(ctx, `
+	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_workspaces WHERE id = $1
 		AND NOT EXISTS (SELECT 1 FROM platform_credentials WHERE workspace_id = $1)
 		AND NOT EXISTS (SELECT 1 FROM platform_workflows WHERE workspace_id = $1)`, id))

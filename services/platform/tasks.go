@@ -8,6 +8,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
 )
 
 // ListTasks lists the tasks of a run.
@@ -24,12 +26,12 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	if req.GetMax() < 0 || req.GetOffset() < 0 {
 		return nil, fault.Invalid.Newf("max and offset must not be negative")
 	}
-	if err := within("search", req.GetSearch(), 200); err != nil {
+	if err := api.Within("search", req.GetSearch(), 200); err != nil {
 		return nil, err
 	}
-	p := page{limit: 100, offset: int(req.GetOffset()), like: like(strings.ReplaceAll(req.GetSearch(), "\x00", ""))}
+	p := sqldb.Page{Limit: 100, Offset: int(req.GetOffset()), Like: sqldb.Like(strings.ReplaceAll(req.GetSearch(), "\x00", ""))}
 	if req.GetMax() > 0 {
-		p.limit = min(int(req.GetMax()), 1000)
+		p.Limit = min(int(req.GetMax()), 1000)
 	}
 	list, total, err := s.store.tasks(ctx, w.id, " ORDER BY "+column+" "+direction+", task_id", p)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -25,32 +24,6 @@ func newToken(id int64) token {
 	var b [20]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return token{id, hex.EncodeToString(b[:])}
-}
-
-// newID makes an id that nobody has: 47 random bits, so that JSON readers with
-// doubles keep it whole.
-func newID() int64 {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return int64(binary.BigEndian.Uint64(b[:])>>17) | 1<<46
-}
-
-// letters are what text ids are made of.
-const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-// newTextID makes an id of n letters and digits.
-func newTextID(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails
-	for i, c := range b {
-		b[i] = letters[int(c)%len(letters)]
-	}
-	return string(b)
-}
-
-// isTextID says whether s can be the id of credentials or of a run.
-func isTextID(s string) bool {
-	return s != "" && len(s) <= 22 && strings.Trim(s, letters) == ""
 }
 
 // String is the token as a client sends it. Secret.

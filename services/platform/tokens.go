@@ -9,6 +9,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/api"
 )
 
 // ListTokens lists the caller's tokens, and the sessions of programs that they let
@@ -29,8 +30,8 @@ func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensReques
 	}
 	for _, v := range open {
 		resp.Sessions = append(resp.Sessions, &platformv1.SessionRecord{
-			Id: float64(v.id), ClientId: v.clientID, TokenId: number(v.token),
-			LastUsed: instant(v.used), DateCreated: instant(v.created), Expires: instant(v.expires),
+			Id: float64(v.id), ClientId: v.clientID, TokenId: api.Number(v.token),
+			LastUsed: api.Instant(v.used), DateCreated: api.Instant(v.created), Expires: api.Instant(v.expires),
 		})
 	}
 	return resp, nil
@@ -38,7 +39,7 @@ func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensReques
 
 func (r tokenRecord) record() *platformv1.TokenRecord {
 	return &platformv1.TokenRecord{
-		Id: float64(r.id), Name: r.name, LastUsed: instant(r.used), DateCreated: instant(r.created), Expires: instant(r.expires),
+		Id: float64(r.id), Name: r.name, LastUsed: api.Instant(r.used), DateCreated: api.Instant(r.created), Expires: api.Instant(r.expires),
 	}
 }
 
@@ -65,10 +66,10 @@ func (s *Service) makeToken(ctx context.Context, u user, name string, expires ti
 	if name == "" {
 		return token{}, tokenRecord{}, fault.Invalid.Newf("name must not be empty")
 	}
-	if err := within("name", name, 50); err != nil {
+	if err := api.Within("name", name, 50); err != nil {
 		return token{}, tokenRecord{}, err
 	}
-	t := newToken(newID())
+	t := newToken(api.NewID())
 	rec := tokenRecord{id: t.id, name: name, user: u, created: s.deps.Now(), expires: expires}
 	made, err := s.store.insertToken(ctx, t, rec)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 // ok is what a run is told; nf-tower looks for it.
@@ -35,7 +36,7 @@ func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRe
 	}
 	return &platformv1.CreateTraceResponse{WorkflowId: id, WatchUrl: s.watchURL(p, id), Metadata: &platformv1.TraceMetadata{
 		UserId: float64(p.user.ID), UserName: p.user.Name, UserOrganization: p.user.Organization,
-		WorkspaceId: number(w.ID), WorkspaceName: text(w.Name), WorkspaceFullName: text(full), OrgName: text(w.OrgName),
+		WorkspaceId: api.Number(w.ID), WorkspaceName: api.Text(w.Name), WorkspaceFullName: api.Text(full), OrgName: api.Text(w.OrgName),
 	}}, nil
 }
 
@@ -51,10 +52,10 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 	w := workflow{userID: p.user.ID, space: p.space, status: statusSubmitted, created: now}
 	w.describe(doc)
 	given := body.text("workflowId")
-	if given != "" && (len(given) > 16 || !isTextID(given)) {
+	if given != "" && (len(given) > 16 || !api.IsTextID(given)) {
 		return "", fault.Invalid.Newf("workflowId must have 1 to 16 letters and digits")
 	}
-	if err := s.store.few(ctx, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.space.id(), p.space.personal); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.space.id(), p.space.personal); err != nil {
 		return "", err
 	}
 	for n := range 1000 {
@@ -86,11 +87,7 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 // derivedID is the id of the n-th run of a name in a session of a user.
 func derivedID(w workflow, n int) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%s\x00%s\x00%d", w.userID, w.space.id(), w.sessionID, w.runName, n))
-	b := h[:14]
-	for i, c := range b {
-		b[i] = letters[int(c)%len(letters)]
-	}
-	return string(b)
+	return api.TextID(h[:14])
 }
 
 // watchURL is where a person can watch a run.

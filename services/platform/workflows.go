@@ -9,6 +9,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
 )
 
 // ListWorkflows lists runs, newest first.
@@ -28,7 +30,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	}
 	count := req.IncludeTotalSize == nil || req.GetIncludeTotalSize()
 	// One more than asked for tells whether there are more.
-	list, total, err := s.store.workflows(ctx, where, page{limit: limit + 1, offset: int(req.GetOffset())}, count)
+	list, total, err := s.store.workflows(ctx, where, sqldb.Page{Limit: limit + 1, Offset: int(req.GetOffset())}, count)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.space.id(), err)
 	}
@@ -40,8 +42,8 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	list = list[:min(limit, len(list))]
 	for _, w := range list {
 		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
-			Document: w.answer(now), OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
-			WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
+			Document: w.answer(now), OrgId: api.Number(p.space.workspace.OrgID), OrgName: api.Text(p.space.workspace.OrgName),
+			WorkspaceId: api.Number(p.space.id()), WorkspaceName: api.Text(p.space.workspace.Name),
 		})
 	}
 	if !strings.Contains(req.GetAttributes(), "progress") {
@@ -100,8 +102,8 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 	}
 	return &platformv1.DescribeWorkflowResponse{
 		Document: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
-		OrgId: number(p.space.workspace.OrgID), OrgName: text(p.space.workspace.OrgName),
-		WorkspaceId: number(p.space.id()), WorkspaceName: text(p.space.workspace.Name),
+		OrgId: api.Number(p.space.workspace.OrgID), OrgName: api.Text(p.space.workspace.OrgName),
+		WorkspaceId: api.Number(p.space.id()), WorkspaceName: api.Text(p.space.workspace.Name),
 	}, nil
 }
 
@@ -149,7 +151,7 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 // ValidateWorkflowName says whether a run name is free in a session.
 func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
 	p := principalFrom(ctx)
-	if err := errors.Join(within("runName", req.GetRunName(), indexText), within("sessionId", req.GetSessionId(), indexText)); err != nil {
+	if err := errors.Join(api.Within("runName", req.GetRunName(), indexText), api.Within("sessionId", req.GetSessionId(), indexText)); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasRunNamed(ctx, p.space, req.GetSessionId(), req.GetRunName())
@@ -157,7 +159,7 @@ func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.Vali
 		return nil, fmt.Errorf("looking for the run %s: %w", req.GetRunName(), err)
 	}
 	if has {
-		return nil, taken("a run", req.GetRunName())
+		return nil, api.Taken("a run", req.GetRunName())
 	}
 	return &platformv1.ValidateWorkflowNameResponse{}, nil
 }

@@ -9,22 +9,23 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/api"
 )
 
 func (w workspace) answer() *platformv1.Workspace {
 	return &platformv1.Workspace{
 		Id: float64(w.ID), Name: w.Name, FullName: w.FullName, Description: w.Description, Visibility: w.Visibility,
-		DateCreated: instant(w.created), LastUpdated: instant(w.updated),
+		DateCreated: api.Instant(w.created), LastUpdated: api.Instant(w.updated),
 	}
 }
 
 // change takes over what is given and checks it.
 func (w *workspace) change(spec *platformv1.WorkspaceSpec) error {
 	if spec != nil {
-		set(&w.Name, spec.Name)
-		set(&w.FullName, spec.FullName)
-		set(&w.Description, spec.Description)
-		set(&w.Visibility, spec.Visibility)
+		api.Set(&w.Name, spec.Name)
+		api.Set(&w.FullName, spec.FullName)
+		api.Set(&w.Description, spec.Description)
+		api.Set(&w.Visibility, spec.Visibility)
 	}
 	if w.Visibility == "" {
 		w.Visibility = visibilityPrivate
@@ -32,13 +33,13 @@ func (w *workspace) change(spec *platformv1.WorkspaceSpec) error {
 	if w.Visibility != visibilityPrivate && w.Visibility != visibilityShared {
 		return fault.Invalid.Newf("visibility must be PRIVATE or SHARED")
 	}
-	return errors.Join(checkName(w.Name), within("fullName", w.FullName, 100), within("description", w.Description, 1000))
+	return errors.Join(api.CheckName(w.Name), api.Within("fullName", w.FullName, 100), api.Within("description", w.Description, 1000))
 }
 
 // ListWorkspaces lists those of an organisation that the caller may see.
 func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorkspacesRequest) (*platformv1.ListWorkspacesResponse, error) {
 	p := principalFrom(ctx)
-	part, err := pageOf(req)
+	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +57,11 @@ func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorksp
 // CreateWorkspace makes one.
 func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWorkspaceRequest) (*platformv1.CreateWorkspaceResponse, error) {
 	now := s.deps.Now()
-	w := workspace{ID: newID(), OrgID: req.GetOrgId(), created: now, updated: now}
+	w := workspace{ID: api.NewID(), OrgID: req.GetOrgId(), created: now, updated: now}
 	if err := w.change(req.GetBody().GetWorkspace()); err != nil {
 		return nil, err
 	}
-	if err := s.store.few(ctx, "workspaces of an organisation", limits.WorkspacesPerOrganization, `platform_workspaces WHERE org_id = $1`, w.OrgID); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "workspaces of an organisation", limits.WorkspacesPerOrganization, `platform_workspaces WHERE org_id = $1`, w.OrgID); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertWorkspace(ctx, w, now)
@@ -68,7 +69,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWor
 		return nil, fmt.Errorf("writing the workspace %s: %w", w.Name, err)
 	}
 	if !made {
-		return nil, taken("a workspace", w.Name)
+		return nil, api.Taken("a workspace", w.Name)
 	}
 	return &platformv1.CreateWorkspaceResponse{Workspace: w.answer()}, nil
 }
@@ -92,7 +93,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *platformv1.UpdateWor
 		return nil, fmt.Errorf("writing workspace %d: %w", w.ID, err)
 	}
 	if !done {
-		return nil, taken("a workspace", w.Name)
+		return nil, api.Taken("a workspace", w.Name)
 	}
 	return &platformv1.UpdateWorkspaceResponse{Workspace: w.answer()}, nil
 }
@@ -111,7 +112,7 @@ func (s *Service) DeleteWorkspace(ctx context.Context, req *platformv1.DeleteWor
 
 // ValidateWorkspaceName says whether a name is free.
 func (s *Service) ValidateWorkspaceName(ctx context.Context, req *platformv1.ValidateWorkspaceNameRequest) (*platformv1.ValidateWorkspaceNameResponse, error) {
-	if err := checkName(req.GetName()); err != nil {
+	if err := api.CheckName(req.GetName()); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasWorkspaceNamed(ctx, req.GetOrgId(), req.GetName())
@@ -119,7 +120,7 @@ func (s *Service) ValidateWorkspaceName(ctx context.Context, req *platformv1.Val
 		return nil, fmt.Errorf("looking for the workspace %s: %w", req.GetName(), err)
 	}
 	if has {
-		return nil, taken("a workspace", req.GetName())
+		return nil, api.Taken("a workspace", req.GetName())
 	}
 	return &platformv1.ValidateWorkspaceNameResponse{}, nil
 }

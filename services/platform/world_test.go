@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/vault"
 )
 
 // clock is what time the platform thinks it is.
@@ -27,7 +28,7 @@ func (c *clock) Now() time.Time { return c.now }
 
 func deps(t *testing.T, db *sqldb.DB) platform.Deps {
 	t.Helper()
-	keys, err := platform.OpenKeys(filepath.Join(t.TempDir(), "master-key"), true)
+	keys, err := vault.Open(filepath.Join(t.TempDir(), "master-key"), true)
 	if err != nil {
 		t.Fatal(err)
 	}

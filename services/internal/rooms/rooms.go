@@ -62,7 +62,12 @@ func Rules() []Rule {
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 
-		{Package: "services/platform", May: rooms, Never: []string{buildkit}},
+		// What the platform's nouns share, below all of them.
+		{Package: "services/platform/api", May: []string{"services/internal/fault", sqlRoom}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/platform/vault", May: []string{sqlRoom}, Only: []string{}},
+		{Package: "services/platform/audit", May: []string{"services/internal/rpc", sqlRoom, "services/platform/api"}, Only: []string{}},
+		// The thin service knows every noun.
+		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/fault", "services/internal/oci"}, Only: []string{

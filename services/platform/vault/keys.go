@@ -1,4 +1,8 @@
-package platform
+// Package vault seals secrets under the master keys of master_key_file, and signs with
+// keys that follow from them. It owns no table: those with sealed rows are named to it
+// by their owners, so that it finds which keys are in use and wraps their data keys
+// anew.
+package vault
 
 import (
 	"bytes"
@@ -34,12 +38,12 @@ type Keys struct {
 type masterKey struct {
 	id   string // gives nothing of the key away
 	aead cipher.AEAD
-	jwt  []byte // the key that signs JWTs
+	jwt  []byte // the key that signs
 }
 
-// OpenKeys reads the file. Where there is none, make says whether to make one
+// Open reads the file. Where there is none, make says whether to make one
 // with a new key. The error says what is wrong with the file.
-func OpenKeys(path string, make bool) (*Keys, error) {
+func Open(path string, make bool) (*Keys, error) {
 	k := &Keys{path: path}
 	err := k.reload()
 	if errors.Is(err, fs.ErrNotExist) && make {
@@ -119,12 +123,31 @@ func parseKeys(raw []byte) ([]masterKey, error) {
 	return ring, nil
 }
 
+// sealer is AES-GCM with a random nonce in front of what it seals.
 func sealer(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
 	}
-	return cipher.NewGCM(block)
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// CurrentID names the master key that seals and signs; it gives nothing of it away.
+func (k *Keys) CurrentID() (string, error) {
+	master, err := k.current()
+	return master.id, err
+}
+
+// MAC signs a text with HMAC-SHA256, under a key that follows from a master key. An
+// error says that there is none of that id.
+func (k *Keys) MAC(id, text string) ([]byte, error) {
+	master, err := k.find(id)
+	if err != nil {
+		return nil, err
+	}
+	h := hmac.New(sha256.New, master.jwt)
+	h.Write([]byte(text))
+	return h.Sum(nil), nil
 }
 
 // current is the key that wraps.

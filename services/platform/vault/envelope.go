@@ -1,0 +1,76 @@
+package vault
+
+import (
+	"crypto/cipher"
+	"crypto/rand"
+	"fmt"
+)
+
+// Envelope is a sealed secret: AES-256-GCM under a data key of its own, which a
+// master key wraps.
+type Envelope struct {
+	Sealed, DataKey []byte
+	KeyID           string
+}
+
+// Seal encrypts a secret of a record. The record's id is bound to it: it cannot be
+// moved to another.
+func (k *Keys) Seal(id string, secret []byte) (Envelope, error) {
+	master, err := k.current()
+	if err != nil {
+		return Envelope{}, err
+	}
+	var key [32]byte
+	_, _ = rand.Read(key[:]) // never fails
+	data, err := sealer(key[:])
+	if err != nil {
+		return Envelope{}, err
+	}
+	return Envelope{Sealed: encrypt(data, id, secret), DataKey: encrypt(master.aead, id, key[:]), KeyID: master.id}, nil
+}
+
+// Open decrypts.
+func (k *Keys) Open(id string, e Envelope) ([]byte, error) {
+	key, err := k.unwrap(id, e)
+	if err != nil {
+		return nil, err
+	}
+	data, err := sealer(key)
+	if err != nil {
+		return nil, err
+	}
+	return decrypt(data, id, e.Sealed)
+}
+
+func (k *Keys) unwrap(id string, e Envelope) ([]byte, error) {
+	master, err := k.find(e.KeyID)
+	if err != nil {
+		return nil, err
+	}
+	return decrypt(master.aead, id, e.DataKey)
+}
+
+// Rewrap answers the envelope under the current master key.
+func (k *Keys) Rewrap(id string, e Envelope) (Envelope, error) {
+	key, err := k.unwrap(id, e)
+	if err != nil {
+		return Envelope{}, err
+	}
+	master, err := k.current()
+	if err != nil {
+		return Envelope{}, err
+	}
+	return Envelope{Sealed: e.Sealed, DataKey: encrypt(master.aead, id, key), KeyID: master.id}, nil
+}
+
+func encrypt(a cipher.AEAD, id string, plain []byte) []byte {
+	return a.Seal(nil, nil, plain, []byte(id))
+}
+
+func decrypt(a cipher.AEAD, id string, sealed []byte) ([]byte, error) {
+	plain, err := a.Open(nil, nil, sealed, []byte(id))
+	if err != nil {
+		return nil, fmt.Errorf("opening the secret of %s: %w", id, err)
+	}
+	return plain, nil
+}
