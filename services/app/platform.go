@@ -14,6 +14,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -71,8 +72,8 @@ func (a *App) foreign() (platform.Foreign, error) {
 }
 
 // provider is where people may sign in.
-func (a *App) provider() (platform.OIDC, error) {
-	p := platform.OIDC{Issuer: a.cfg.OIDCIssuer, ClientID: a.cfg.OIDCClientID}
+func (a *App) provider() (identity.OIDC, error) {
+	p := identity.OIDC{Issuer: a.cfg.OIDCIssuer, ClientID: a.cfg.OIDCClientID}
 	if a.cfg.OIDCClientSecretFile == "" {
 		return p, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -81,7 +82,7 @@ func (a *Accounts) Rotate(ctx context.Context, rewrap bool) (int, error) {
 
 // CreateUser makes a user.
 func (a *Accounts) CreateUser(ctx context.Context, u User) (User, error) {
-	made, err := a.Service.CreateUser(ctx, platform.Account(u))
+	made, err := a.Service.CreateUser(ctx, identity.Account(u))
 	return User(made), err
 }
 
@@ -96,7 +97,7 @@ func (a *Accounts) Users(ctx context.Context) ([]User, error) {
 }
 
 // User is an account of the platform.
-type User platform.Account
+type User identity.Account
 
 // Close ends it.
 func (a *Accounts) Close() error { return a.close() }

@@ -20,6 +20,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/registry"
 )
 
@@ -45,7 +46,7 @@ func (a *App) buildPlatform() error {
 
 // ensureAdmin makes the first user and, at the first start, a token in data_dir.
 func (a *App) ensureAdmin(s *platform.Service) error {
-	admin := platform.Admin{Email: a.cfg.AdminEmail}
+	admin := identity.Admin{Email: a.cfg.AdminEmail}
 	if a.cfg.AdminTokenFile != "" {
 		raw, err := os.ReadFile(a.cfg.AdminTokenFile)
 		if err != nil {

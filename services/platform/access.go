@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/identity"
 )
 
 // role is what somebody may do in a workspace; each includes those before it.
@@ -62,10 +63,7 @@ func inside(org, workspace int64) scope {
 
 // principal is a caller who was let in.
 type principal struct {
-	user  user
-	token int64
-	// operator is the account of an operator's call; "" in any other.
-	operator string
+	identity.Caller
 	// space is where the call acts; its zero workspace is the personal one.
 	space space
 	// member is the caller's membership in the call's organisation; zero: none.
@@ -84,7 +82,7 @@ func principalFrom(ctx context.Context) principal {
 
 // enterOrg finds the caller's membership; the call may get by without one.
 func (s *Service) enterOrg(ctx context.Context, p *principal, org int64, need orgRole) error {
-	m, err := s.store.memberOf(ctx, org, p.user.ID)
+	m, err := s.store.memberOf(ctx, org, p.User.ID)
 	if errors.Is(err, fault.NotFound) && need == noMember {
 		return nil
 	}

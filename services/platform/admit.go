@@ -8,6 +8,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/platform/identity"
 )
 
 // admit is the interceptor of every call: it lets in whom the table of people names,
@@ -20,33 +21,26 @@ func (s *Service) admit(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	if need.isProgram || need.isAnonymous {
 		return next(ctx, req)
 	}
-	p, err := s.identifyCaller(ctx, need)
+	c, err := s.identifyCaller(ctx, need)
 	if err != nil {
 		return nil, err
 	}
+	p := principal{Caller: c}
 	if err := s.enter(ctx, &p, need, req); err != nil {
 		return nil, err
 	}
-	return next(context.WithValue(ctx, principalKey{}, p), req)
+	return next(context.WithValue(identity.WithCaller(ctx, c), principalKey{}, p), req)
 }
 
 // identifyCaller says who calls: an operator, or whose token it is, if its limit is not
 // used up.
-func (s *Service) identifyCaller(ctx context.Context, need requirement) (p principal, err error) {
+func (s *Service) identifyCaller(ctx context.Context, need requirement) (c identity.Caller, err error) {
 	call := rpc.CallFrom(ctx)
 	if need.isOperator {
-		p.operator, err = s.operators.Check(ctx, call.Client(), call.Authorization)
-		return p, err
+		c.Operator, err = s.operators.Check(ctx, call.Client(), call.Authorization)
+		return c, err
 	}
-	secret, err := presented(call.Authorization)
-	if err != nil {
-		return p, err
-	}
-	rec, err := s.authenticate(ctx, secret)
-	if err != nil {
-		return p, err
-	}
-	return principal{user: rec.user, token: rec.id}, s.charge(ctx, rec.id)
+	return s.Authenticate(ctx, call.Authorization)
 }
 
 // enter lets somebody into the organisation and the workspace that the request
@@ -67,7 +61,7 @@ func (s *Service) enter(ctx context.Context, p *principal, need requirement, req
 	if need.workspace == noRole {
 		return nil
 	}
-	if p.space, p.role, err = s.enterWorkspace(ctx, p.user.ID, at); err != nil {
+	if p.space, p.role, err = s.enterWorkspace(ctx, p.User.ID, at); err != nil {
 		return err
 	}
 	if p.role < need.workspace {

@@ -27,21 +27,6 @@ func answering(t testing.TB, head, one string) *httptest.Server {
 	return s
 }
 
-// TestProvidersAnswersEnd reads a provider that does not stop.
-func TestProvidersAnswersEnd(t *testing.T) {
-	s := answering(t, `{"keys":[`, `{},`)
-	p := newProvider(Deps{Endpoint: "https://slipway.test"})
-	resp, err := p.client.Get(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
-	if n > limits.ProviderAnswer || !errors.As(err, new(*http.MaxBytesError)) {
-		t.Errorf("read %d bytes, %v", n, err)
-	}
-}
-
 // TestForeignAnswersAreBounded asks a platform that answers what takes memory.
 func TestForeignAnswersAreBounded(t *testing.T) {
 	f := &foreigners{client: http.DefaultClient}

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 )
 
 // signIn lets a program in with a token, at a replica.
@@ -103,7 +103,7 @@ func TestSessionsEndWhenTheirTokenExpires(t *testing.T) {
 	}
 	admin := func(token string) {
 		t.Helper()
-		must(w.service.EnsureAdmin(t.Context(), platform.Admin{Email: "admin@example.org", Token: token}))(t)
+		must(w.service.EnsureAdmin(t.Context(), identity.Admin{Email: "admin@example.org", Token: token}))(t)
 	}
 	admin(configured("0"))
 	s = w.signIn(w.client, configured("0"))

@@ -16,57 +16,9 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
-
-// TestTokensAreFoundByTheirID: guessing finds nothing that a longer look would
-// give away. The row is found by its key and the secret is not in the question;
-// what remains is compared in constant time (see token.matches).
-func TestTokensAreFoundByTheirID(t *testing.T) {
-	t.Parallel()
-	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		newWorld(t, db)
-		conn := must(db.Conn(t.Context()))(t)
-		defer conn.Close()
-		explain := "EXPLAIN QUERY PLAN "
-		if !db.IsSQLite() {
-			explain = "EXPLAIN "
-			// A table of a few rows is read whole all the same, unless that is off.
-			if _, err := conn.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for name, query := range platform.LookUps() {
-			args := []any{int64(1)}
-			if strings.Contains(query, "$2") {
-				args = append(args, int64(1)) // an instant
-			}
-			rows, err := conn.QueryContext(t.Context(), explain+query, args...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var plan []string
-			for rows.Next() {
-				var line string
-				into := []any{new(int64), new(int64), new(int64), &line}
-				if !db.IsSQLite() {
-					into = []any{&line}
-				}
-				if err := rows.Scan(into...); err != nil {
-					t.Fatal(err)
-				}
-				plan = append(plan, line)
-			}
-			if err := errors.Join(rows.Err(), rows.Close()); err != nil || len(plan) < 2 {
-				t.Fatalf("%s: %v, %v", name, plan, err)
-			}
-			if text := strings.Join(plan, "\n"); strings.Contains(text, "SCAN") || strings.Contains(text, "Seq Scan") || strings.Contains(query, "secret_hash =") {
-				t.Errorf("%s is looked for:\n%s", name, text)
-			}
-		}
-	})
-}
 
 // TestGuessing: what is almost a token is none, and all are refused alike.
 func TestGuessing(t *testing.T) {
@@ -367,7 +319,7 @@ func TestOverLongFields(t *testing.T) {
 		_, err := w.client.CreateCredentials(boss, &platformv1.CreateCredentialsRequest{Body: body})
 		return err
 	}
-	user := func(a platform.Account) error {
+	user := func(a identity.Account) error {
 		_, err := w.service.CreateUser(t.Context(), a)
 		return err
 	}
@@ -391,9 +343,9 @@ func TestOverLongFields(t *testing.T) {
 			c.Keys = keys(map[string]any{"userName": "u", "password": "p", "registry": strings.Repeat("x", 300)})
 		}),
 		"keys of another provider": creds(func(c *platformv1.CredentialsSpec) { c.Provider, c.Keys = new("aws"), keys(map[string]any{"x": long}) }),
-		"user":                     user(platform.Account{Name: strings.Repeat("x", 41), Email: "x@example.org"}),
-		"e-mail":                   user(platform.Account{Name: "x", Email: strings.Repeat("x", 300) + "@example.org"}),
-		"first name":               user(platform.Account{Name: "x", Email: "x@example.org", FirstName: long}),
+		"user":                     user(identity.Account{Name: strings.Repeat("x", 41), Email: "x@example.org"}),
+		"e-mail":                   user(identity.Account{Name: "x", Email: strings.Repeat("x", 300) + "@example.org"}),
+		"first name":               user(identity.Account{Name: "x", Email: "x@example.org", FirstName: long}),
 	} {
 		wants(t, name, err, fault.Invalid)
 	}

@@ -16,7 +16,6 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
-	"slipway.dev/services/platform/vault"
 )
 
 // containerReg is the provider whose keys are understood.
@@ -119,14 +118,6 @@ func parseRegistry(s string) (string, error) {
 // note writes the audit trail.
 func (s *Service) note(ctx context.Context, userID int64, in space, action, subject string) error {
 	return s.trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.id(), Action: action, Subject: subject})
-}
-
-// keys are the master keys, or why there are none.
-func (s *Service) keys() (*vault.Keys, error) {
-	if s.deps.Keys == nil {
-		return nil, fault.Unsupported.Newf("Credentials and signing in are switched off: the platform has no master_key_file")
-	}
-	return s.deps.Keys, nil
 }
 
 // ListCredentials lists a workspace's credentials without their secrets.

@@ -27,6 +27,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -34,7 +35,7 @@ func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) 
 
 func decode(s string) ([]byte, error) { return base64.StdEncoding.DecodeString(s) }
 
-func adminOf(email string) platform.Admin { return platform.Admin{Email: email} }
+func adminOf(email string) identity.Admin { return identity.Admin{Email: email} }
 
 func login(name, registry, password string) *platformv1.CredentialsBody {
 	keys, err := structpb.NewStruct(map[string]any{"userName": "robot", "password": password, "registry": registry})

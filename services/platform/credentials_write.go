@@ -16,11 +16,11 @@ import (
 // CreateCredentials seals and keeps credentials.
 func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateCredentialsRequest) (*platformv1.CreateCredentialsResponse, error) {
 	p := principalFrom(ctx)
-	keys, err := s.keys()
-	if err != nil {
+	keys := s.deps.Keys
+	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	c := credentials{id: api.NewTextID(22), space: p.space, createdBy: p.user.ID, created: s.deps.Now()}
+	c := credentials{id: api.NewTextID(22), space: p.space, createdBy: p.User.ID, created: s.deps.Now()}
 	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
 	if err != nil {
 		return nil, err
@@ -39,14 +39,14 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 		return nil, api.Taken("a record", c.name)
 	}
 	s.tell(ctx, p.space.change())
-	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.user.ID, p.space, "credentials.create", c.id)
+	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.User.ID, p.space, "credentials.create", c.id)
 }
 
 // UpdateCredentials changes what is given. A secret that is left out stays.
 func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateCredentialsRequest) (*platformv1.UpdateCredentialsResponse, error) {
 	p := principalFrom(ctx)
-	keys, err := s.keys()
-	if err != nil {
+	keys := s.deps.Keys
+	if err := keys.Check(); err != nil {
 		return nil, err
 	}
 	was, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
@@ -77,7 +77,7 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
 	}
 	s.tell(ctx, p.space.change())
-	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.update", c.id)
+	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.User.ID, p.space, "credentials.update", c.id)
 }
 
 // DeleteCredentials removes a record; with `checked` not one that is in use.
@@ -96,5 +96,5 @@ func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteC
 		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
 	}
 	s.tell(ctx, p.space.change())
-	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.user.ID, p.space, "credentials.delete", req.GetCredentialsId())
+	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.User.ID, p.space, "credentials.delete", req.GetCredentialsId())
 }

@@ -45,8 +45,3 @@ func PacketsForTests() (*rsa.PrivateKey, func(version int, plain string) string)
 		return packet
 	}
 }
-
-// LookUps are the questions that find whose a token is, with one parameter.
-func LookUps() map[string]string {
-	return map[string]string{"token": tokenQuery, "session": sessionQuery}
-}

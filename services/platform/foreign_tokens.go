@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -66,7 +67,7 @@ func (f *foreigners) open(g *grant) error {
 // keep writes a grant that was good just now, unless that is known.
 func (f *foreigners) keep(ctx context.Context, g grant) error {
 	now := f.now()
-	if now.Sub(g.used) < usedEvery {
+	if now.Sub(g.used) < api.UsedEvery {
 		return nil
 	}
 	if err := f.seal(&g); err != nil {

@@ -31,30 +31,20 @@ func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequ
 	}}, nil
 }
 
-// GetUserInfo says whose token it is.
-func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequest) (*platformv1.GetUserInfoResponse, error) {
-	p := principalFrom(ctx)
-	u := p.user
-	return &platformv1.GetUserInfoResponse{User: &platformv1.User{
-		Id: float64(u.ID), UserName: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Organization: u.Organization,
-		DateCreated: api.Instant(u.created), LastUpdated: api.Instant(u.updated), LastAccess: api.Instant(s.deps.Now()),
-	}}, nil
-}
-
 // ListUserWorkspaces lists organisations, each followed by its workspaces.
 func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUserWorkspacesRequest) (*platformv1.ListUserWorkspacesResponse, error) {
 	p := principalFrom(ctx)
-	if req.GetUserId() != p.user.ID {
+	if req.GetUserId() != p.User.ID {
 		return nil, fault.Denied.Newf("There is no such user, or it is not you")
 	}
 	everything := sqldb.Page{Limit: 1000, Like: sqldb.Like("")}
-	orgs, _, err := s.store.orgsOf(ctx, p.user.ID, everything)
+	orgs, _, err := s.store.orgsOf(ctx, p.User.ID, everything)
 	if err != nil {
-		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.user.ID, err)
+		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.User.ID, err)
 	}
-	workspaces, _, err := s.store.workspacesOf(ctx, p.user.ID, 0, everything)
+	workspaces, _, err := s.store.workspacesOf(ctx, p.User.ID, 0, everything)
 	if err != nil {
-		return nil, fmt.Errorf("reading the workspaces of user %d: %w", p.user.ID, err)
+		return nil, fmt.Errorf("reading the workspaces of user %d: %w", p.User.ID, err)
 	}
 	resp := &platformv1.ListUserWorkspacesResponse{}
 	seen := map[int64]bool{}

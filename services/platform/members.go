@@ -2,7 +2,6 @@ package platform
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -39,7 +38,7 @@ func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRe
 
 // AddMember makes a user a member.
 func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberRequest) (*platformv1.AddMemberResponse, error) {
-	u, err := s.named(ctx, req.GetMember().GetUser())
+	u, err := s.UserByName(ctx, req.GetMember().GetUser())
 	if err != nil {
 		return nil, err
 	}
@@ -56,21 +55,6 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 	}
 	s.tell(ctx, caller.Change{UserID: u.ID})
 	return &platformv1.AddMemberResponse{Member: m.answer()}, nil
-}
-
-// named finds a user whom a request names.
-func (s *Service) named(ctx context.Context, name string) (user, error) {
-	if err := api.Within("the user", name, 200); err != nil {
-		return user{}, err
-	}
-	u, err := s.store.userNamed(ctx, name)
-	if errors.Is(err, fault.NotFound) {
-		return user{}, fault.Invalid.New(fmt.Sprintf("There is no user %q", name), err)
-	}
-	if err != nil {
-		return user{}, fmt.Errorf("reading user %s: %w", name, err)
-	}
-	return u, nil
 }
 
 var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make somebody else one first")

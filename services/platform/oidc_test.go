@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 )
 
 // oidcWorld is a platform that believes an issuer.
@@ -27,7 +27,7 @@ func oidcWorld(t *testing.T, db *sqldb.DB, i *testkit.Issuer) *world {
 	t.Helper()
 	c := january()
 	d := deps(t, db)
-	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
+	d.Now, d.OIDC = c.Now, identity.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
 	return newWorldWith(t, d, c)
 }
 
@@ -137,7 +137,7 @@ func TestSignInsOfOneClient(t *testing.T) {
 	i := testkit.NewIssuer(t)
 	c, d := january(), deps(t, testkit.SQLite(t))
 	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-	d.Now, d.OIDC = c.Now, platform.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
+	d.Now, d.OIDC = c.Now, identity.OIDC{Issuer: i.URL, ClientID: testkit.IssuerClient, ClientSecret: testkit.IssuerSecret}
 	w := newWorldWith(t, d, c)
 	begin := func(ip string) error {
 		ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})

@@ -42,9 +42,9 @@ func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrg
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.orgsOf(ctx, p.user.ID, part)
+	list, total, err := s.store.orgsOf(ctx, p.User.ID, part)
 	if err != nil {
-		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.user.ID, err)
+		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.User.ID, err)
 	}
 	resp := &platformv1.ListOrganizationsResponse{TotalSize: int32(total)}
 	for _, m := range list {
@@ -60,10 +60,10 @@ func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.Create
 	if err := o.change(req.GetBody().GetOrganization()); err != nil {
 		return nil, err
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.user.ID); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.User.ID); err != nil {
 		return nil, err
 	}
-	owner := member{id: api.NewID(), orgID: o.ID, role: "owner", user: p.user}
+	owner := member{id: api.NewID(), orgID: o.ID, role: "owner", user: p.User}
 	made, err := s.store.insertOrg(ctx, o, owner, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing the organisation %s: %w", o.Name, err)

@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/identity"
 )
 
 // pairingTTL is how long a pairing works; a service pairs again in time.
@@ -29,7 +30,7 @@ func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairi
 		return nil, fault.Invalid.New("publicKey must be an RSA key of 2048 to 8192 bits: base64 of its SubjectPublicKeyInfo, or PEM", err)
 	}
 	now := s.deps.Now()
-	p := pairing{id: api.NewTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: principalFrom(ctx).operator, created: now, expires: now.Add(pairingTTL)}
+	p := pairing{id: api.NewTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: identity.CallerFrom(ctx).Operator, created: now, expires: now.Add(pairingTTL)}
 	if err := s.store.insertPairing(ctx, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
@@ -74,7 +75,7 @@ func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCre
 	if c.registry == "" {
 		return nil, fault.Invalid.Newf("Only credentials of the provider container-reg are given out")
 	}
-	secret, err := s.reveal(ctx, p.user.ID, c)
+	secret, err := s.reveal(ctx, p.User.ID, c)
 	if err != nil {
 		return nil, err
 	}

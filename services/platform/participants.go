@@ -74,7 +74,7 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 	if spec.GetUserNameOrEmail() == "" {
 		return member{}, fault.Invalid.Newf("memberId or userNameOrEmail must be given")
 	}
-	u, err := s.named(ctx, spec.GetUserNameOrEmail())
+	u, err := s.UserByName(ctx, spec.GetUserNameOrEmail())
 	if err != nil {
 		return member{}, err
 	}

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 )
 
 const endpoint = "https://platform.example.org"
@@ -19,7 +19,7 @@ func TestFirstToken(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s, client := serve(t, db)
-		admin := platform.Admin{Email: "ada@example.org"}
+		admin := identity.Admin{Email: "ada@example.org"}
 		token, err := s.EnsureAdmin(t.Context(), admin)
 		if err != nil || token == "" {
 			t.Fatalf("the first start made %q, %v", token, err)
@@ -46,7 +46,7 @@ func TestConfiguredToken(t *testing.T) {
 	}
 	old, replaced := make("0123456789abcdef0123456789abcdef01234567"), make("76543210fedcba9876543210fedcba9876543210")
 	for _, token := range []string{old, replaced} {
-		if made, err := s.EnsureAdmin(t.Context(), platform.Admin{Email: "a@b.c", Token: token}); err != nil || made != "" {
+		if made, err := s.EnsureAdmin(t.Context(), identity.Admin{Email: "a@b.c", Token: token}); err != nil || made != "" {
 			t.Fatalf("made %q, %v", made, err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestConfiguredToken(t *testing.T) {
 	if _, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: replaced, WorkspaceId: 5}); !errors.Is(err, fault.Denied) {
 		t.Errorf("a workspace that does not exist: %v", err)
 	}
-	if _, err := s.EnsureAdmin(t.Context(), platform.Admin{Email: "a@b.c", Token: "nonsense"}); err == nil {
+	if _, err := s.EnsureAdmin(t.Context(), identity.Admin{Email: "a@b.c", Token: "nonsense"}); err == nil {
 		t.Error("a token of another shape was taken")
 	}
 }
@@ -72,7 +72,7 @@ func TestConfiguredToken(t *testing.T) {
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	s, client := serve(t, testkit.SQLite(t))
-	must(s.EnsureAdmin(t.Context(), platform.Admin{Email: "ada@example.org"}))(t)
+	must(s.EnsureAdmin(t.Context(), identity.Admin{Email: "ada@example.org"}))(t)
 	for _, c := range []struct {
 		name     string
 		id       *platformv1.Identity

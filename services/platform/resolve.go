@@ -14,6 +14,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/identity"
 )
 
 // usesCredentials is the least role whose images are pulled and pushed with a
@@ -29,12 +30,12 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	if id.GetEndpoint() != s.deps.Endpoint {
 		return s.foreignCredentials(ctx, req)
 	}
-	has, err := s.store.hasUser(ctx, id.GetUserId())
+	has, err := s.HasUser(ctx, id.GetUserId())
 	if err != nil {
-		return nil, fmt.Errorf("reading user %d: %w", id.GetUserId(), err)
+		return nil, err
 	}
 	if !has {
-		return nil, fault.Denied.Newf("There is no user %d", id.GetUserId())
+		return nil, fault.Denied.Newf("No such user: %d", id.GetUserId())
 	}
 	in, role, err := s.enterWorkspace(ctx, id.GetUserId(), scope{workspace: id.GetWorkspaceId()})
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	if err != nil {
 		return nil, err
 	}
-	if id.GetUserId() == adminID && id.GetWorkspaceId() == 0 {
+	if id.GetUserId() == identity.AdminID && id.GetWorkspaceId() == 0 {
 		if k, l, ok := longest(req.GetRegistry(), s.deps.AdminLogins); ok && len(k) > len(key) {
 			login = l
 		}
@@ -175,8 +176,8 @@ type registryKeys struct {
 
 // reveal opens a record. Nothing else does.
 func (s *Service) reveal(ctx context.Context, userID int64, c credentials) (registryKeys, error) {
-	keys, err := s.keys()
-	if err != nil {
+	keys := s.deps.Keys
+	if err := keys.Check(); err != nil {
 		return registryKeys{}, err
 	}
 	raw, err := keys.Open(c.id, c.envelope)
@@ -189,7 +190,7 @@ func (s *Service) reveal(ctx context.Context, userID int64, c credentials) (regi
 	}
 	out.Registry = c.registry
 	now := s.deps.Now()
-	if now.Sub(c.used) >= usedEvery {
+	if now.Sub(c.used) >= api.UsedEvery {
 		if err := s.store.touchCredentials(ctx, c.id, now); err != nil {
 			return registryKeys{}, fmt.Errorf("writing the last use of %s: %w", c.id, err)
 		}

@@ -6,9 +6,7 @@ package platform
 
 import (
 	"context"
-	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -22,14 +20,13 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/identity"
+	"slipway.dev/services/platform/migrations"
 	"slipway.dev/services/platform/vault"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
-
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS { return sqldb.Folder(migrations) }
+func Migrations() fs.FS { return migrations.FS() }
 
 // Publisher sends a message to whoever listens, without waiting for them.
 type Publisher interface {
@@ -46,7 +43,7 @@ type Deps struct {
 	// Foreign is other platforms that are believed.
 	Foreign Foreign
 	// OIDC is a provider at which people may sign in.
-	OIDC OIDC
+	OIDC identity.OIDC
 	// AdminLogins are the first user's credentials, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
 	// Keys opens and seals secrets; nil keeps none (see CheckKeys).
@@ -70,16 +67,20 @@ type Deps struct {
 	Now func() time.Time
 }
 
-// Service implements platformv1.PlatformServiceServer. Make it with New.
+// The nouns, by the names that they have in the service.
+type users = identity.Service
+
+// Service implements platformv1.PlatformServiceServer: the calls are those of its
+// nouns. Make it with New.
 type Service struct {
-	platformv1.UnimplementedPlatformServiceServer
+	platformv1.UnsafePlatformServiceServer
+	*users
 	store     store
 	trail     audit.Trail
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
 	foreign   *foreigners
-	oidc      *provider
 }
 
 // New makes the service. The tables must be there.
@@ -88,7 +89,8 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d), oidc: newProvider(d)}, nil
+	who := identity.New(identity.Deps{DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now})
+	return &Service{users: who, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -111,7 +113,7 @@ func (s *Service) Run(ctx context.Context) error {
 // at once.
 func (s *Service) sweep(ctx context.Context) error {
 	now := s.deps.Now()
-	err := errors.Join(s.store.deleteEnded(ctx, now), s.store.deleteGrants(ctx, now.Add(-grantTTL)))
+	err := errors.Join(s.users.Sweep(ctx), s.store.deleteEnded(ctx, now), s.store.deleteGrants(ctx, now.Add(-grantTTL)))
 	if s.deps.AuditRetention > 0 {
 		err = errors.Join(err, s.trail.Sweep(ctx, now.Add(-s.deps.AuditRetention)))
 	}
@@ -132,44 +134,12 @@ func (s *Service) CheckKeys(ctx context.Context) error {
 // RotateKeys wraps every data key with the current master key and returns how many it
 // changed. It may run while the service is used.
 func (s *Service) RotateKeys(ctx context.Context) (int, error) {
-	keys, err := s.keys()
-	if err != nil {
+	keys := s.deps.Keys
+	if err := keys.Check(); err != nil {
 		return 0, err
 	}
 	return s.sealed().Rotate(ctx, keys)
 }
-
-// Admin is the first user.
-type Admin struct {
-	Email string
-	// Token is the access token to have; "" makes one if the user has none.
-	Token string
-}
-
-// EnsureAdmin makes the first user, or brings e-mail and token up to date. It
-// answers the token when it had to make one, else "".
-func (s *Service) EnsureAdmin(ctx context.Context, a Admin) (made string, err error) {
-	now := s.deps.Now()
-	if err := s.store.upsertUser(ctx, user{ID: adminID, Name: "admin", Email: a.Email}, now); err != nil {
-		return "", fmt.Errorf("writing the first user: %w", err)
-	}
-	if a.Token != "" {
-		t, err := parseToken(a.Token)
-		if err != nil {
-			return "", fmt.Errorf("the first user's token: %w", err)
-		}
-		return "", s.store.putToken(ctx, t, adminID, "configured", now)
-	}
-	has, err := s.store.hasToken(ctx, adminID)
-	if err != nil || has {
-		return "", err
-	}
-	t := newToken(1)
-	return t.String(), s.store.putToken(ctx, t, adminID, "first", now)
-}
-
-// adminID is the first user's id.
-const adminID = 1
 
 // Authorize says who an access token belongs to.
 func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
@@ -183,15 +153,15 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 		id, err := s.foreign.authorize(ctx, req, endpoint)
 		return &platformv1.AuthorizeResponse{Identity: id}, err
 	}
-	rec, err := s.authenticate(ctx, req.GetAccessToken())
+	u, err := s.Holder(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.enterWorkspace(ctx, rec.user.ID, scope{workspace: req.GetWorkspaceId()}); err != nil {
+	if _, _, err := s.enterWorkspace(ctx, u.ID, scope{workspace: req.GetWorkspaceId()}); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
-		Endpoint: s.deps.Endpoint, UserId: rec.user.ID, UserName: rec.user.Name, Email: rec.user.Email,
+		Endpoint: s.deps.Endpoint, UserId: u.ID, UserName: u.Name, Email: u.Email,
 		WorkspaceId: req.GetWorkspaceId(),
 	}}, nil
 }

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/identity"
 )
 
-const memberColumns = `m.id, m.org_id, m.role, ` + userColumns
+const memberColumns = `m.id, m.org_id, m.role, ` + identity.UserColumns
 
 func (m *member) scan(scan func(...any) error) error {
-	var created, updated int64
-	err := scan(append([]any{&m.id, &m.orgID, &m.role}, m.user.into(&created, &updated)...)...)
-	m.user.settle(created, updated)
-	return err
+	return scan(append([]any{&m.id, &m.orgID, &m.role}, m.user.Into()...)...)
 }
 
 // memberOf is a user's membership; fault.NotFound.

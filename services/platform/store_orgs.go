@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/identity"
 )
 
 type org struct {
@@ -18,7 +19,7 @@ type org struct {
 type member struct {
 	id, orgID int64
 	role      string // owner or member
-	user      user
+	user      identity.User
 }
 
 const orgColumns = `o.id, o.name, o.full_name, o.description, o.location, o.website`

@@ -6,29 +6,26 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/identity"
 )
 
 // participant is a user in a workspace.
 type participant struct {
 	id, workspaceID int64
 	role            string
-	user            user
+	user            identity.User
 	memberID        int64 // 0: no member of the organisation
 	orgRole         string
 }
 
-const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + userColumns
+const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + identity.UserColumns
 
 const participantTables = ` FROM platform_participants p
 	JOIN platform_users u ON u.id = p.user_id JOIN platform_workspaces w ON w.id = p.workspace_id
 	LEFT JOIN platform_members m ON m.org_id = w.org_id AND m.user_id = p.user_id`
 
 func (p *participant) scan(scan func(...any) error) error {
-	var created, updated int64
-	into := append([]any{&p.id, &p.workspaceID, &p.role, &p.memberID, &p.orgRole}, p.user.into(&created, &updated)...)
-	err := scan(into...)
-	p.user.settle(created, updated)
-	return err
+	return scan(append([]any{&p.id, &p.workspaceID, &p.role, &p.memberID, &p.orgRole}, p.user.Into()...)...)
 }
 
 // participant reads one by its id; fault.NotFound.

@@ -35,7 +35,7 @@ func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRe
 		full = "[" + w.OrgName + "/" + w.Name + "]"
 	}
 	return &platformv1.CreateTraceResponse{WorkflowId: id, WatchUrl: s.watchURL(p, id), Metadata: &platformv1.TraceMetadata{
-		UserId: float64(p.user.ID), UserName: p.user.Name, UserOrganization: p.user.Organization,
+		UserId: float64(p.User.ID), UserName: p.User.Name, UserOrganization: p.User.Organization,
 		WorkspaceId: api.Number(w.ID), WorkspaceName: api.Text(w.Name), WorkspaceFullName: api.Text(full), OrgName: api.Text(w.OrgName),
 	}}, nil
 }
@@ -49,7 +49,7 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 		}
 	}
 	now := s.deps.Now()
-	w := workflow{userID: p.user.ID, space: p.space, status: statusSubmitted, created: now}
+	w := workflow{userID: p.User.ID, space: p.space, status: statusSubmitted, created: now}
 	w.describe(doc)
 	given := body.text("workflowId")
 	if given != "" && (len(given) > 16 || !api.IsTextID(given)) {
@@ -74,7 +74,7 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 		if err != nil {
 			return "", fmt.Errorf("reading the run %s: %w", w.id, err)
 		}
-		if same.userID == p.user.ID && same.sessionID == w.sessionID && same.runName == w.runName && (given != "" || same.status == statusSubmitted) {
+		if same.userID == p.User.ID && same.sessionID == w.sessionID && same.runName == w.runName && (given != "" || same.status == statusSubmitted) {
 			return w.id, nil
 		}
 		if given != "" {
@@ -95,14 +95,14 @@ func (s *Service) watchURL(p principal, id string) string {
 	if w := p.space.workspace; w.ID != 0 {
 		return s.deps.Endpoint + "/orgs/" + w.OrgName + "/workspaces/" + w.Name + "/watch/" + id
 	}
-	return s.deps.Endpoint + "/user/" + p.user.Name + "/watch/" + id
+	return s.deps.Endpoint + "/user/" + p.User.Name + "/watch/" + id
 }
 
 // report lets a run that the caller reports change.
 func (s *Service) report(ctx context.Context, p principal, id string, f func(*sql.Tx, *workflow) error) error {
 	now := s.deps.Now()
 	err := s.store.changeWorkflow(ctx, p.space, id, now, func(t *sql.Tx, w *workflow) error {
-		if w.userID != p.user.ID {
+		if w.userID != p.User.ID {
 			return fault.Denied.Newf("There is no such run, or it is not yours")
 		}
 		w.heartbeat = now
@@ -211,7 +211,7 @@ func (s *Service) RecordHeartbeat(ctx context.Context, req *platformv1.RecordHea
 	if _, err := parseObject(req.GetBody()); err != nil {
 		return nil, err
 	}
-	if err := s.store.beat(ctx, p.space, req.GetWorkflowId(), p.user.ID, s.deps.Now()); err != nil {
+	if err := s.store.beat(ctx, p.space, req.GetWorkflowId(), p.User.ID, s.deps.Now()); err != nil {
 		return nil, fmt.Errorf("noting that run %s goes on: %w", req.GetWorkflowId(), err)
 	}
 	return &platformv1.RecordHeartbeatResponse{Message: ok}, nil

@@ -23,7 +23,7 @@ func (s *Service) UpdateWorkflow(ctx context.Context, req *platformv1.UpdateWork
 // mayChange lets the one who reports a run change it, and who maintains the
 // workspace.
 func mayChange(p principal, w workflow) error {
-	if w.userID != p.user.ID && p.role < roleMaintain {
+	if w.userID != p.User.ID && p.role < roleMaintain {
 		return fault.Denied.Newf("Another's run needs the role %s in the workspace; yours is %s", roleMaintain, p.role)
 	}
 	return nil

@@ -43,7 +43,7 @@ func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorksp
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.workspacesOf(ctx, p.user.ID, req.GetOrgId(), part)
+	list, total, err := s.store.workspacesOf(ctx, p.User.ID, req.GetOrgId(), part)
 	if err != nil {
 		return nil, fmt.Errorf("reading the workspaces of %d: %w", req.GetOrgId(), err)
 	}

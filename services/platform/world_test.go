@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -110,7 +111,7 @@ func (w *world) settle(prefix string) {
 	w.t.Helper()
 	t := w.t
 	for _, name := range people() {
-		a, err := w.service.CreateUser(t.Context(), platform.Account{Name: prefix + name, Email: prefix + name + "@example.org"})
+		a, err := w.service.CreateUser(t.Context(), identity.Account{Name: prefix + name, Email: prefix + name + "@example.org"})
 		if err != nil {
 			t.Fatal(err)
 		}

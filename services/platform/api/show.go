@@ -30,3 +30,6 @@ func Text(s string) *wrapperspb.StringValue {
 	}
 	return wrapperspb.String(s)
 }
+
+// UsedEvery is how coarsely it is kept when something was last used.
+const UsedEvery = 10 * time.Minute

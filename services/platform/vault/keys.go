@@ -21,6 +21,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"slipway.dev/services/internal/fault"
 )
 
 // Keys are the master keys of master_key_file: a key in base64 (32 bytes) a
@@ -130,6 +132,14 @@ func sealer(key []byte) (cipher.AEAD, error) {
 		return nil, err
 	}
 	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// Check is fault.Unsupported for nil, which is no keys.
+func (k *Keys) Check() error {
+	if k == nil {
+		return fault.Unsupported.Newf("Credentials and signing in are switched off: the platform has no master_key_file")
+	}
+	return nil
 }
 
 // CurrentID names the master key that seals and signs; it gives nothing of it away.

@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -28,31 +28,21 @@ func (s store) putSignIn(ctx context.Context, stateHash []byte, p pendingSignIn)
 // takeSignIn reads one and ends it; fault.NotFound.
 func (s store) takeSignIn(ctx context.Context, stateHash []byte) (pendingSignIn, error) {
 	p := pendingSignIn{program: &platformv1.Program{CodeChallengeMethod: "S256"}}
-	var expires int64
 	err := s.db.QueryRowContext(ctx, `
 		DELETE FROM platform_sign_ins WHERE state_hash = $1
 		RETURNING client_id, redirect_uri, challenge, program_state, nonce, verifier, expires_at`, stateHash).
-		Scan(&p.program.ClientId, &p.program.RedirectUri, &p.program.CodeChallenge, &p.programState, &p.nonce, &p.verifier, &expires)
-	p.expires = sqldb.Time(expires)
+		Scan(&p.program.ClientId, &p.program.RedirectUri, &p.program.CodeChallenge, &p.programState, &p.nonce, &p.verifier, sqldb.Into(&p.expires))
 	return p, s.db.NotFound("sign-in", err)
 }
 
 // userLoggedIn finds who has signed in as a provider's subject; fault.NotFound.
-func (s store) userLoggedIn(ctx context.Context, issuer, subject string) (user, error) {
+func (s store) userLoggedIn(ctx context.Context, issuer, subject string) (User, error) {
 	return s.userBy(ctx, `JOIN platform_logins l ON l.user_id = u.id WHERE l.issuer = $1 AND l.subject = $2`, issuer, subject)
 }
 
 // userWithEmail finds a user by address; fault.NotFound.
-func (s store) userWithEmail(ctx context.Context, email string) (user, error) {
+func (s store) userWithEmail(ctx context.Context, email string) (User, error) {
 	return s.userBy(ctx, `WHERE lower(u.email) = lower($1)`, email)
-}
-
-func (s store) userBy(ctx context.Context, where string, args ...any) (user, error) {
-	var u user
-	var created, updated int64
-	err := s.db.QueryRowContext(ctx, `SELECT `+userColumns+` FROM platform_users u `+where, args...).Scan(u.into(&created, &updated)...)
-	u.settle(created, updated)
-	return u, s.db.NotFound("user", err)
 }
 
 func (s store) linkLogin(ctx context.Context, issuer, subject string, userID int64, now time.Time) error {

@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -33,18 +33,16 @@ func (s store) putCode(ctx context.Context, c code, now time.Time) error {
 // takeCode reads a code and ends it; fault.NotFound.
 func (s store) takeCode(ctx context.Context, hash []byte) (code, error) {
 	c := code{hash: hash}
-	var expires int64
 	err := s.db.QueryRowContext(ctx, `
 		DELETE FROM platform_codes WHERE code_hash = $1 RETURNING user_id, token_id, client_id, redirect_uri, challenge, expires_at`, hash).
-		Scan(&c.userID, &c.token, &c.clientID, &c.redirectURI, &c.challenge, &expires)
-	c.expires = sqldb.Time(expires)
+		Scan(&c.userID, &c.token, &c.clientID, &c.redirectURI, &c.challenge, sqldb.Into(&c.expires))
 	return c, s.db.NotFound("code", err)
 }
 
 // session is a program that its user let in.
 type session struct {
 	id   int64
-	user user
+	user User
 	// token is the access token that the user signed in with, without which the
 	// session is over; 0: they signed in at the provider.
 	token                  int64
@@ -76,20 +74,16 @@ const lasting = ` AND s.expires_at > $2 AND (s.token_id = 0 OR EXISTS (
 	SELECT 1 FROM platform_tokens t WHERE t.id = s.token_id AND t.user_id = s.user_id AND (t.expires_at = 0 OR t.expires_at > $2)))`
 
 func (v *session) scan(scan func(...any) error, more ...any) error {
-	var created, used, expires int64
-	err := scan(append([]any{&v.id, &v.token, &v.clientID, &v.refresh, &created, &used, &expires}, more...)...)
-	v.created, v.used, v.expires = sqldb.Time(created), sqldb.Time(used), sqldb.Time(expires)
-	return err
+	into := []any{&v.id, &v.token, &v.clientID, &v.refresh, sqldb.Into(&v.created), sqldb.Into(&v.used), sqldb.Into(&v.expires)}
+	return scan(append(into, more...)...)
 }
 
-const sessionQuery = `SELECT ` + sessionColumns + `, ` + userColumns + `
+const sessionQuery = `SELECT ` + sessionColumns + `, ` + UserColumns + `
 	FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1` + lasting
 
 // session reads one that goes on, with its user; fault.NotFound.
 func (s store) session(ctx context.Context, id int64, now time.Time) (v session, err error) {
-	var created, updated int64
-	err = v.scan(s.db.QueryRowContext(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.into(&created, &updated)...)
-	v.user.settle(created, updated)
+	err = v.scan(s.db.QueryRowContext(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.Into()...)
 	return v, s.db.NotFound("session", err)
 }
 

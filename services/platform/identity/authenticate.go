@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -7,16 +7,55 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/platform/api"
 )
 
-// usedEvery is how coarsely a token's last use is kept.
-const usedEvery = 10 * time.Minute
+// Caller is who makes a call.
+type Caller struct {
+	// User is whose access token it is; the zero User in an operator's call.
+	User    User
+	TokenID int64 // of the token, or of the session
+	// Operator is the account of an operator's call; "" in any other.
+	Operator string
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context that carries c.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// CallerFrom returns who makes the call; the zero Caller where nobody was let in.
+func CallerFrom(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
+
+// Authenticate says who calls with an Authorization header, and counts the call
+// against the token's limit. fault.Unauthenticated, fault.Exhausted.
+func (s *Service) Authenticate(ctx context.Context, header string) (Caller, error) {
+	secret, err := presented(header)
+	if err != nil {
+		return Caller{}, err
+	}
+	rec, err := s.authenticate(ctx, secret)
+	if err != nil {
+		return Caller{}, err
+	}
+	return Caller{User: rec.user, TokenID: rec.id}, s.charge(ctx, rec.id)
+}
+
+// Holder says whose access token it is. fault.Unauthenticated.
+func (s *Service) Holder(ctx context.Context, secret string) (User, error) {
+	rec, err := s.authenticate(ctx, secret)
+	return rec.user, err
+}
 
 // presented is the token of an Authorization header: Bearer, or Basic with the
 // user @token.
@@ -59,7 +98,7 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 	if !rec.expires.IsZero() && !now.Before(rec.expires) {
 		return tokenRecord{}, refused(fmt.Errorf("token %d expired at %s", rec.id, rec.expires))
 	}
-	if now.Sub(rec.used) >= usedEvery {
+	if now.Sub(rec.used) >= api.UsedEvery {
 		if err := s.store.touchToken(ctx, rec.id, now); err != nil {
 			return tokenRecord{}, fmt.Errorf("writing the last use of token %d: %w", rec.id, err)
 		}

@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 
 // checkProgram says whether a program may be let in at all.
 func (s *Service) checkProgram(p *platformv1.Program) error {
-	if _, err := s.keys(); err != nil {
+	if err := s.deps.Keys.Check(); err != nil {
 		return err
 	}
 	if err := checkRedirect(p.GetRedirectUri()); err != nil {
@@ -91,12 +91,12 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 	if err := s.chargeClient(ctx); err != nil {
 		return nil, err
 	}
-	keys, err := s.keys()
-	if err != nil {
+	if err := s.deps.Keys.Check(); err != nil {
 		return nil, err
 	}
 	var v session
 	var next token
+	var err error
 	switch req.GetGrantType() {
 	case "authorization_code":
 		v, next, err = s.redeem(ctx, req)
@@ -110,7 +110,7 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 	}
 	now := s.deps.Now()
 	ttl := min(accessTTL, v.expires.Sub(now))
-	jwt, err := sign(keys, claims{
+	jwt, err := sign(s.deps.Keys, claims{
 		Issuer: s.deps.Endpoint, Subject: v.user.ID, Session: v.id, Issued: now.Unix(), Expires: now.Add(ttl).Unix(),
 	})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest
 		return session{}, token{}, fault.Invalid.New("The code is not valid: it works once, within a minute, with its own verifier, client_id and redirect_uri", err)
 	}
 	t := newToken(api.NewID())
-	v := session{id: t.id, user: user{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
+	v := session{id: t.id, user: User{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
 	if err := s.store.insertSession(ctx, v); err != nil {
 		return session{}, token{}, fmt.Errorf("writing a session: %w", err)
 	}

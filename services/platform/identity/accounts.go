@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -23,23 +23,23 @@ type Account struct {
 	FirstName, LastName string
 }
 
-// userNameForm is lower-case letters and digits, with single - _ . between them.
+// userNameForm is lower case letters and digits, with single - _ . between them.
 var userNameForm = regexp.MustCompile(`^[a-z0-9]+([-_.][a-z0-9]+)*$`)
 
 // CreateUser makes a user without a token. fault.Conflict when name or address
-// are taken, fault.Invalid when they are none.
+// are taken, fault.Invalid when they are not valid.
 func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
-	if !userNameForm.MatchString(a.Name) || len(a.Name) > 40 {
-		return a, fault.Invalid.Newf("The user name must have up to 40 lower-case letters and digits, with single - _ . between them")
+	if len(a.Name) > 40 || !userNameForm.MatchString(a.Name) {
+		return a, fault.Invalid.Newf("The user name must have up to 40 lower case letters and digits; single - _ . may stand between them")
 	}
 	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
-		return a, fault.Invalid.New("The e-mail address is none", err)
+		return a, fault.Invalid.New("Invalid e-mail address", err)
 	}
 	if err := errors.Join(api.Within("first name", a.FirstName, 100), api.Within("last name", a.LastName, 100)); err != nil {
 		return a, err
 	}
 	a.ID = api.NewID()
-	made, err := s.store.insertUser(ctx, user{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
+	made, err := s.store.insertUser(ctx, User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
 	if err != nil {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
 	}
@@ -65,7 +65,7 @@ func (s *Service) Users(ctx context.Context) ([]Account, error) {
 // CreateTokenFor makes an access token for a user, by name or e-mail address. A
 // zero expires is never. The answer is secret.
 func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time) (string, error) {
-	u, err := s.named(ctx, userName)
+	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return "", err
 	}
@@ -78,7 +78,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 
 // RevokeTokens ends all tokens and sessions of a user, at once.
 func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
-	u, err := s.named(ctx, userName)
+	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return err
 	}
@@ -86,4 +86,29 @@ func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
 		return fmt.Errorf("deleting the tokens of %s: %w", userName, err)
 	}
 	return nil
+}
+
+// UserByName finds a user by name or e-mail address, as a request names them.
+// fault.Invalid when there is none.
+func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
+	if err := api.Within("the user", name, 200); err != nil {
+		return User{}, err
+	}
+	u, err := s.store.userByName(ctx, name)
+	if errors.Is(err, fault.NotFound) {
+		return User{}, fault.Invalid.Newf("No such user: %q", name)
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("reading user %s: %w", name, err)
+	}
+	return u, nil
+}
+
+// HasUser says whether there is a user of that id.
+func (s *Service) HasUser(ctx context.Context, id int64) (bool, error) {
+	has, err := s.store.hasUser(ctx, id)
+	if err != nil {
+		return false, fmt.Errorf("reading user %d: %w", id, err)
+	}
+	return has, nil
 }

@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 type tokenRecord struct {
 	id                     int64
 	name                   string
-	user                   user
+	user                   User
 	secretHash             []byte
 	created, expires, used time.Time // expires and used may be zero: never
 }
@@ -84,17 +84,14 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made 
 	return made, err
 }
 
-const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + userColumns + `
+const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + UserColumns + `
 	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`
 
 // token reads a token with its user; fault.NotFound when there is none.
 func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	r := tokenRecord{id: id}
-	var created, expires, used, userCreated, userUpdated int64
-	into := append([]any{&r.name, &r.secretHash, &created, &expires, &used}, r.user.into(&userCreated, &userUpdated)...)
-	err := s.db.QueryRowContext(ctx, tokenQuery, id).Scan(into...)
-	r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
-	r.user.settle(userCreated, userUpdated)
+	into := []any{&r.name, &r.secretHash, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used)}
+	err := s.db.QueryRowContext(ctx, tokenQuery, id).Scan(append(into, r.user.Into()...)...)
 	return r, s.db.NotFound("token", err)
 }
 
@@ -104,17 +101,12 @@ func (s store) touchToken(ctx context.Context, id int64, now time.Time) error {
 }
 
 func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) {
-	out, _, err := sqldb.Listing[tokenRecord]{
-		Read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2 OFFSET $3`,
-		Scan: func(rows *sql.Rows) (tokenRecord, error) {
-			var r tokenRecord
-			var created, expires, used int64
-			err := rows.Scan(&r.id, &r.name, &created, &expires, &used)
-			r.created, r.expires, r.used = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(used)
-			return r, err
+	return sqldb.Listing[tokenRecord]{
+		Read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2`,
+		Scan: func(rows *sql.Rows) (r tokenRecord, err error) {
+			return r, rows.Scan(&r.id, &r.name, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used))
 		},
-	}.Page(ctx, s.db, sqldb.Page{Limit: limits.TokensPerUser}, userID)
-	return out, err
+	}.All(ctx, s.db, userID, limits.TokensPerUser)
 }
 
 // deleteToken ends a token with what began with it, or a session; it answers false

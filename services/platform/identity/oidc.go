@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -188,7 +188,7 @@ func unproven(cause error) error {
 
 // userBehind finds the user: who signed in before, or who has the address that the
 // provider has verified. Nobody is made by signing in.
-func (s *Service) userBehind(ctx context.Context, token *oidc.IDToken) (user, error) {
+func (s *Service) userBehind(ctx context.Context, token *oidc.IDToken) (User, error) {
 	u, err := s.store.userLoggedIn(ctx, token.Issuer, token.Subject)
 	if err == nil || !errors.Is(err, fault.NotFound) {
 		return u, err
@@ -198,20 +198,20 @@ func (s *Service) userBehind(ctx context.Context, token *oidc.IDToken) (user, er
 		Verified bool   `json:"email_verified"`
 	}
 	if err := token.Claims(&claims); err != nil {
-		return user{}, unproven(err)
+		return User{}, unproven(err)
 	}
 	if claims.Email == "" || !claims.Verified {
-		return user{}, fault.Denied.Newf("The sign-in provider has not verified an e-mail address of yours")
+		return User{}, fault.Denied.Newf("The sign-in provider has not verified an e-mail address of yours")
 	}
 	u, err = s.store.userWithEmail(ctx, claims.Email)
 	if errors.Is(err, fault.NotFound) {
-		return user{}, fault.Denied.New("There is no user with your e-mail address here; an operator makes one (slipwayd user create)", err)
+		return User{}, fault.Denied.New("There is no user with your e-mail address here; an operator makes one (slipwayd user create)", err)
 	}
 	if err != nil {
-		return user{}, fmt.Errorf("reading a user: %w", err)
+		return User{}, fmt.Errorf("reading a user: %w", err)
 	}
 	if err := s.store.linkLogin(ctx, token.Issuer, token.Subject, u.ID, s.deps.Now()); err != nil {
-		return user{}, fmt.Errorf("writing a login of user %d: %w", u.ID, err)
+		return User{}, fmt.Errorf("writing a login of user %d: %w", u.ID, err)
 	}
 	return u, nil
 }

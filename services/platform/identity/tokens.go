@@ -1,4 +1,4 @@
-package platform
+package identity
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 // ListTokens lists the caller's tokens, and the sessions of programs that they let
 // in.
 func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
-	p := principalFrom(ctx)
-	list, err := s.store.tokens(ctx, p.user.ID)
+	u := CallerFrom(ctx).User
+	list, err := s.store.tokens(ctx, u.ID)
 	if err != nil {
-		return nil, fmt.Errorf("reading the tokens of user %d: %w", p.user.ID, err)
+		return nil, fmt.Errorf("reading the tokens of user %d: %w", u.ID, err)
 	}
-	open, err := s.store.sessions(ctx, p.user.ID, s.deps.Now())
+	open, err := s.store.sessions(ctx, u.ID, s.deps.Now())
 	if err != nil {
-		return nil, fmt.Errorf("reading the sessions of user %d: %w", p.user.ID, err)
+		return nil, fmt.Errorf("reading the sessions of user %d: %w", u.ID, err)
 	}
 	resp := &platformv1.ListTokensResponse{}
 	for _, t := range list {
@@ -45,7 +45,7 @@ func (r tokenRecord) record() *platformv1.TokenRecord {
 
 // CreateToken makes a token for the caller.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
-	p := principalFrom(ctx)
+	u := CallerFrom(ctx).User
 	var expires time.Time
 	if text := req.GetToken().GetExpires(); text != "" {
 		var err error
@@ -53,7 +53,7 @@ func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRe
 			return nil, fault.Invalid.New("expires must be a time to come, e.g. 2027-01-31T12:00:00Z", err)
 		}
 	}
-	t, rec, err := s.makeToken(ctx, p.user, req.GetToken().GetName(), expires)
+	t, rec, err := s.makeToken(ctx, u, req.GetToken().GetName(), expires)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRe
 }
 
 // makeToken writes a new token; fault.Conflict when its user has one of the name.
-func (s *Service) makeToken(ctx context.Context, u user, name string, expires time.Time) (token, tokenRecord, error) {
+func (s *Service) makeToken(ctx context.Context, u User, name string, expires time.Time) (token, tokenRecord, error) {
 	name = strings.TrimSpace(name)
 	if name == "" {
 		return token{}, tokenRecord{}, fault.Invalid.Newf("name must not be empty")
@@ -85,22 +85,22 @@ func (s *Service) makeToken(ctx context.Context, u user, name string, expires ti
 // it, or ends a session. Every call reads the tables, so it holds at once on each
 // replica. Other tokens that were made with it are in the list, and stay.
 func (s *Service) DeleteToken(ctx context.Context, req *platformv1.DeleteTokenRequest) (*platformv1.DeleteTokenResponse, error) {
-	p := principalFrom(ctx)
-	done, err := s.store.deleteToken(ctx, p.user.ID, req.GetTokenId())
+	u := CallerFrom(ctx).User
+	done, err := s.store.deleteToken(ctx, u.ID, req.GetTokenId())
 	if err != nil {
 		return nil, fmt.Errorf("deleting token %d: %w", req.GetTokenId(), err)
 	}
 	if !done {
-		return nil, fault.NotFound.Newf("There is no such token")
+		return nil, fault.NotFound.Newf("No such token")
 	}
 	return &platformv1.DeleteTokenResponse{}, nil
 }
 
 // DeleteAllTokens revokes all of the caller's tokens.
 func (s *Service) DeleteAllTokens(ctx context.Context, _ *platformv1.DeleteAllTokensRequest) (*platformv1.DeleteAllTokensResponse, error) {
-	p := principalFrom(ctx)
-	if err := s.store.deleteTokens(ctx, p.user.ID); err != nil {
-		return nil, fmt.Errorf("deleting the tokens of user %d: %w", p.user.ID, err)
+	u := CallerFrom(ctx).User
+	if err := s.store.deleteTokens(ctx, u.ID); err != nil {
+		return nil, fmt.Errorf("deleting the tokens of user %d: %w", u.ID, err)
 	}
 	return &platformv1.DeleteAllTokensResponse{}, nil
 }
