@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/identity"
+	"slipway.dev/services/platform/orgs"
 )
 
 // admit is the interceptor of every call: it lets in whom the table of people names,
@@ -25,11 +26,19 @@ func (s *Service) admit(ctx context.Context, req any, info *grpc.UnaryServerInfo
 	if err != nil {
 		return nil, err
 	}
-	p := principal{Caller: c}
-	if err := s.enter(ctx, &p, need, req); err != nil {
-		return nil, err
+	ctx = identity.WithCaller(ctx, c)
+	if need.Need != (orgs.Need{}) {
+		at, ok := scopeOf(req, need.Need)
+		if !ok {
+			return nil, fmt.Errorf("%T does not say where it acts", req)
+		}
+		p, err := s.Enter(ctx, c, at, need.Need)
+		if err != nil {
+			return nil, err
+		}
+		ctx = orgs.WithPrincipal(ctx, p)
 	}
-	return next(context.WithValue(identity.WithCaller(ctx, c), principalKey{}, p), req)
+	return next(ctx, req)
 }
 
 // identifyCaller says who calls: an operator, or whose token it is, if its limit is not
@@ -43,46 +52,19 @@ func (s *Service) identifyCaller(ctx context.Context, need requirement) (c ident
 	return s.Authenticate(ctx, call.Authorization)
 }
 
-// enter lets somebody into the organisation and the workspace that the request
-// names, with the role that the call asks for.
-func (s *Service) enter(ctx context.Context, p *principal, need requirement, req any) (err error) {
-	if need.org == noMember && need.workspace == noRole {
-		return nil
-	}
-	at, ok := scopeOf(req, need)
-	if !ok {
-		return fmt.Errorf("%T does not say where it acts", req)
-	}
-	if need.org != noMember || at.org != 0 {
-		if err := s.enterOrg(ctx, p, at.org, need.org); err != nil {
-			return err
-		}
-	}
-	if need.workspace == noRole {
-		return nil
-	}
-	if p.space, p.role, err = s.enterWorkspace(ctx, p.User.ID, at); err != nil {
-		return err
-	}
-	if p.role < need.workspace {
-		return fault.Denied.Newf("This needs the role %s in the workspace; yours is %s", need.workspace, p.role)
-	}
-	return nil
-}
-
 // scopeOf reads where a call acts: workspace_id, or the ids in a path below an
 // organisation.
-func scopeOf(req any, need requirement) (at scope, ok bool) {
+func scopeOf(req any, need orgs.Need) (at orgs.Scope, ok bool) {
 	org, inOrg := req.(interface{ GetOrgId() int64 })
 	path, hasID := req.(interface{ GetId() int64 })
 	workspace, inWorkspace := req.(interface{ GetWorkspaceId() int64 })
 	switch {
-	case need.workspace == noRole && inOrg:
-		return scope{org: org.GetOrgId()}, true
+	case need.Workspace == orgs.NoRole && inOrg:
+		return orgs.Scope{Org: org.GetOrgId()}, true
 	case inOrg && hasID:
-		return inside(org.GetOrgId(), path.GetId()), true
+		return orgs.Below(org.GetOrgId(), path.GetId()), true
 	case inWorkspace:
-		return scope{workspace: workspace.GetWorkspaceId()}, true
+		return orgs.Scope{Workspace: workspace.GetWorkspaceId()}, true
 	}
-	return scope{}, false
+	return orgs.Scope{}, false
 }

@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/orgs"
 )
 
 // containerReg is the provider whose keys are understood.
@@ -116,16 +117,16 @@ func parseRegistry(s string) (string, error) {
 }
 
 // note writes the audit trail.
-func (s *Service) note(ctx context.Context, userID int64, in space, action, subject string) error {
-	return s.trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.id(), Action: action, Subject: subject})
+func (s *Service) note(ctx context.Context, userID int64, in orgs.Space, action, subject string) error {
+	return s.trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.ID(), Action: action, Subject: subject})
 }
 
 // ListCredentials lists a workspace's credentials without their secrets.
 func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCredentialsRequest) (*platformv1.ListCredentialsResponse, error) {
-	p := principalFrom(ctx)
-	list, err := s.store.credentialsIn(ctx, p.space)
+	p := orgs.PrincipalFrom(ctx)
+	list, err := s.store.credentialsIn(ctx, p.Space)
 	if err != nil {
-		return nil, fmt.Errorf("reading the credentials of workspace %d: %w", p.space.id(), err)
+		return nil, fmt.Errorf("reading the credentials of workspace %d: %w", p.Space.ID(), err)
 	}
 	resp := &platformv1.ListCredentialsResponse{}
 	for _, c := range list {
@@ -140,8 +141,8 @@ func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCrede
 
 // DescribeCredentials answers one record without its secrets.
 func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.DescribeCredentialsRequest) (*platformv1.DescribeCredentialsResponse, error) {
-	p := principalFrom(ctx)
-	c, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	p := orgs.PrincipalFrom(ctx)
+	c, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}
@@ -151,11 +152,11 @@ func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.Descr
 
 // ValidateCredentialsName says whether a name is free.
 func (s *Service) ValidateCredentialsName(ctx context.Context, req *platformv1.ValidateCredentialsNameRequest) (*platformv1.ValidateCredentialsNameResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	if err := api.Within("name", req.GetName(), 100); err != nil {
 		return nil, err
 	}
-	has, err := s.store.hasCredentialsNamed(ctx, p.space, strings.TrimSpace(req.GetName()))
+	has, err := s.store.hasCredentialsNamed(ctx, p.Space, strings.TrimSpace(req.GetName()))
 	if err != nil {
 		return nil, fmt.Errorf("looking for the credentials %s: %w", req.GetName(), err)
 	}

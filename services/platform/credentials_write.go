@@ -11,16 +11,17 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/orgs"
 )
 
 // CreateCredentials seals and keeps credentials.
 func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateCredentialsRequest) (*platformv1.CreateCredentialsResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	keys := s.deps.Keys
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	c := credentials{id: api.NewTextID(22), space: p.space, createdBy: p.User.ID, created: s.deps.Now()}
+	c := credentials{id: api.NewTextID(22), space: p.Space, createdBy: p.User.ID, created: s.deps.Now()}
 	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
 	if err != nil {
 		return nil, err
@@ -28,7 +29,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if c.envelope, err = keys.Seal(c.id, secret); err != nil {
 		return nil, err
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.personal, c.space.id()); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.Personal, c.space.ID()); err != nil {
 		return nil, err
 	}
 	made, err := s.store.insertCredentials(ctx, c)
@@ -38,18 +39,18 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if !made {
 		return nil, api.Taken("a record", c.name)
 	}
-	s.tell(ctx, p.space.change())
-	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.User.ID, p.space, "credentials.create", c.id)
+	s.rights.Notify(ctx, change(p.Space))
+	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.User.ID, p.Space, "credentials.create", c.id)
 }
 
 // UpdateCredentials changes what is given. A secret that is left out stays.
 func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateCredentialsRequest) (*platformv1.UpdateCredentialsResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	keys := s.deps.Keys
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	was, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	was, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}
@@ -76,25 +77,25 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 	if !done {
 		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
 	}
-	s.tell(ctx, p.space.change())
-	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.User.ID, p.space, "credentials.update", c.id)
+	s.rights.Notify(ctx, change(p.Space))
+	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.update", c.id)
 }
 
 // DeleteCredentials removes a record; with `checked` not one that is in use.
 func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteCredentialsRequest) (*platformv1.DeleteCredentialsResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	since := s.deps.Now().Add(time.Hour) // whenever it was used
 	if req.GetChecked() {
 		since = s.deps.Now().Add(-usedLately)
 	}
-	done, err := s.store.deleteCredentials(ctx, p.space, req.GetCredentialsId(), since)
+	done, err := s.store.deleteCredentials(ctx, p.Space, req.GetCredentialsId(), since)
 	if err != nil {
 		return nil, fmt.Errorf("deleting credentials %s: %w", req.GetCredentialsId(), err)
 	}
 	if !done {
-		_, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+		_, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
 	}
-	s.tell(ctx, p.space.change())
-	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.User.ID, p.space, "credentials.delete", req.GetCredentialsId())
+	s.rights.Notify(ctx, change(p.Space))
+	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.delete", req.GetCredentialsId())
 }

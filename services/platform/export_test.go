@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
+
+	"slipway.dev/services/platform/orgs"
 )
 
 // Requirements are the calls that the table of people lists, and how often.
@@ -20,9 +22,9 @@ func Requirements() map[string]int {
 // NamesItsScope says whether admit finds in a request where the call acts, if the
 // call asks for a role anywhere.
 func NamesItsScope(call string, req any) bool {
-	need := requirements()[call]
+	need := requirements()[call].Need
 	_, ok := scopeOf(req, need)
-	return ok || need.org == noMember && need.workspace == noRole
+	return ok || need == orgs.Need{}
 }
 
 // Sweep does at once what Run does from time to time.

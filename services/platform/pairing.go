@@ -17,6 +17,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/identity"
+	"slipway.dev/services/platform/orgs"
 )
 
 // pairingTTL is how long a pairing works; a service pairs again in time.
@@ -34,7 +35,7 @@ func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairi
 	if err := s.store.insertPairing(ctx, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
-	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, s.note(ctx, 0, space{}, "pairing.create", p.id)
+	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, s.note(ctx, 0, orgs.Space{}, "pairing.create", p.id)
 }
 
 func parsePublicKey(s string) (*rsa.PublicKey, error) {
@@ -59,7 +60,7 @@ func parsePublicKey(s string) (*rsa.PublicKey, error) {
 // GetCredentialsKeys answers a record's secrets so that only a paired service can
 // read them.
 func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	version := max(req.GetVersion(), 1)
 	if version > 2 || req.GetVersion() < 0 {
 		return nil, fault.Invalid.Newf("version must be 1 or 2")
@@ -68,7 +69,7 @@ func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCre
 	if err != nil {
 		return nil, fmt.Errorf("reading pairing %s: %w", req.GetPairingId(), err)
 	}
-	c, err := s.store.credentials(ctx, p.space, req.GetCredentialsId())
+	c, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}

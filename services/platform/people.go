@@ -1,6 +1,10 @@
 package platform
 
-import platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+import (
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/platform/orgs"
+)
 
 // requirement is what a call asks of the person behind it; the zero value asks for a
 // good access token.
@@ -11,10 +15,8 @@ type requirement struct {
 	isAnonymous bool
 	// isOperator are calls with an operator's account.
 	isOperator bool
-	// org and workspace are the least role there. The personal workspace is its
-	// user's own.
-	org       orgRole
-	workspace role
+	// Need is the least role where the request says that it acts.
+	orgs.Need
 }
 
 // personRule lets people make calls.
@@ -54,14 +56,14 @@ func people() []personRule {
 			platformv1.PlatformService_CreateOrganization_FullMethodName,
 			platformv1.PlatformService_ValidateOrganizationName_FullMethodName,
 		}},
-		{who: requirement{org: orgMember}, calls: []string{
+		{who: requirement{Need: orgs.Need{Org: orgs.OrgMember}}, calls: []string{
 			platformv1.PlatformService_DescribeOrganization_FullMethodName,
 			platformv1.PlatformService_ListMembers_FullMethodName,
 			platformv1.PlatformService_LeaveOrganization_FullMethodName,
 			platformv1.PlatformService_ListWorkspaces_FullMethodName,
 			platformv1.PlatformService_ValidateWorkspaceName_FullMethodName,
 		}},
-		{who: requirement{org: orgOwner}, calls: []string{
+		{who: requirement{Need: orgs.Need{Org: orgs.OrgOwner}}, calls: []string{
 			platformv1.PlatformService_UpdateOrganization_FullMethodName,
 			platformv1.PlatformService_DeleteOrganization_FullMethodName,
 			platformv1.PlatformService_AddMember_FullMethodName,
@@ -69,7 +71,7 @@ func people() []personRule {
 			platformv1.PlatformService_DeleteMember_FullMethodName,
 			platformv1.PlatformService_CreateWorkspace_FullMethodName,
 		}},
-		{who: requirement{workspace: roleView}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleView}}, calls: []string{
 			platformv1.PlatformService_DescribeWorkspace_FullMethodName,
 			platformv1.PlatformService_ListParticipants_FullMethodName,
 			platformv1.PlatformService_ListComputeEnvs_FullMethodName,
@@ -85,10 +87,10 @@ func people() []personRule {
 			platformv1.PlatformService_ListTasks_FullMethodName,
 			platformv1.PlatformService_DescribeTask_FullMethodName,
 		}},
-		{who: requirement{workspace: usesCredentials}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: usesCredentials}}, calls: []string{
 			platformv1.PlatformService_GetCredentialsKeys_FullMethodName,
 		}},
-		{who: requirement{workspace: roleLaunch}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleLaunch}}, calls: []string{
 			platformv1.PlatformService_UpdateWorkflow_FullMethodName,
 			platformv1.PlatformService_DeleteWorkflow_FullMethodName,
 			platformv1.PlatformService_DeleteWorkflows_FullMethodName,
@@ -99,18 +101,18 @@ func people() []personRule {
 			platformv1.PlatformService_RecordHeartbeat_FullMethodName,
 			platformv1.PlatformService_CompleteTrace_FullMethodName,
 		}},
-		{who: requirement{workspace: roleMaintain}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleMaintain}}, calls: []string{
 			platformv1.PlatformService_CreateCredentials_FullMethodName,
 			platformv1.PlatformService_UpdateCredentials_FullMethodName,
 			platformv1.PlatformService_DeleteCredentials_FullMethodName,
 		}},
-		{who: requirement{workspace: roleAdmin}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleAdmin}}, calls: []string{
 			platformv1.PlatformService_UpdateWorkspace_FullMethodName,
 			platformv1.PlatformService_AddParticipant_FullMethodName,
 			platformv1.PlatformService_UpdateParticipantRole_FullMethodName,
 			platformv1.PlatformService_DeleteParticipant_FullMethodName,
 		}},
-		{who: requirement{workspace: roleOwner}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleOwner}}, calls: []string{
 			platformv1.PlatformService_DeleteWorkspace_FullMethodName,
 		}},
 	}

@@ -15,12 +15,13 @@ import (
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/identity"
+	"slipway.dev/services/platform/orgs"
 )
 
 // usesCredentials is the least role whose images are pulled and pushed with a
 // workspace's credentials. Who only views gets none, as if there were none:
 // whatever a login opens could be read, and written, by its holder.
-const usesCredentials = roleLaunch
+const usesCredentials = orgs.RoleLaunch
 
 // GetCredentials answers a user's login at one registry, for rooms. Whoever is
 // taken out of a workspace, or may not launch there any more, gets nothing from
@@ -37,7 +38,7 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	if !has {
 		return nil, fault.Denied.Newf("No such user: %d", id.GetUserId())
 	}
-	in, role, err := s.enterWorkspace(ctx, id.GetUserId(), scope{workspace: id.GetWorkspaceId()})
+	in, role, err := s.EnterWorkspace(ctx, id.GetUserId(), id.GetWorkspaceId())
 	if err != nil {
 		return nil, err
 	}
@@ -74,20 +75,9 @@ func (s *Service) foreignCredentials(ctx context.Context, req *platformv1.GetCre
 	return resp, nil
 }
 
-// tell says whose credentials may have changed, after they have: a login that is
-// remembered elsewhere is dropped.
-func (s *Service) tell(ctx context.Context, c caller.Change) {
-	if s.deps.Bus == nil {
-		return
-	}
-	if err := s.deps.Bus.Publish(caller.Changed, []byte(c.String())); err != nil {
-		s.deps.Log.WarnContext(ctx, "A change of rights did not reach everybody; it holds everywhere after a minute", "err", err)
-	}
-}
-
-// change is one of the credentials that are kept there.
-func (s space) change() caller.Change {
-	return caller.Change{UserID: s.personal, WorkspaceID: s.id()}
+// change is one of the credentials that are kept in a space.
+func change(in orgs.Space) caller.Change {
+	return caller.Change{UserID: in.Personal, WorkspaceID: in.ID()}
 }
 
 func credentialsAnswer(l upstream.Login, holds time.Duration) *platformv1.GetCredentialsResponse {
@@ -112,7 +102,7 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 		live, err := s.foreign.isLive(ctx, id, req.GetWorkflowId())
 		return &platformv1.GetRunStateResponse{Live: live}, err
 	}
-	in, _, err := s.enterWorkspace(ctx, id.GetUserId(), scope{workspace: id.GetWorkspaceId()})
+	in, _, err := s.EnterWorkspace(ctx, id.GetUserId(), id.GetWorkspaceId())
 	if errors.Is(err, fault.Denied) {
 		return &platformv1.GetRunStateResponse{}, nil
 	}
@@ -130,7 +120,7 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 func isLive(status string) bool { return status == statusSubmitted || status == statusRunning }
 
 // withheld answers no login, and why if there is one.
-func withheld(r role, c *credentials) *platformv1.GetCredentialsResponse {
+func withheld(r orgs.Role, c *credentials) *platformv1.GetCredentialsResponse {
 	resp := credentialsAnswer(upstream.Login{}, loginTTL)
 	if c != nil {
 		resp.Withheld = fmt.Sprintf("your role %s in the workspace may not use its credentials", r)
@@ -140,10 +130,10 @@ func withheld(r role, c *credentials) *platformv1.GetCredentialsResponse {
 
 // kept finds the record that is stored for a repository, and the key that it is
 // for; nil when there is none.
-func (s *Service) kept(ctx context.Context, in space, repository string) (string, *credentials, error) {
+func (s *Service) kept(ctx context.Context, in orgs.Space, repository string) (string, *credentials, error) {
 	list, err := s.store.registryCredentials(ctx, in)
 	if err != nil {
-		return "", nil, fmt.Errorf("reading the credentials of workspace %d: %w", in.id(), err)
+		return "", nil, fmt.Errorf("reading the credentials of workspace %d: %w", in.ID(), err)
 	}
 	byKey := map[string]credentials{}
 	for _, c := range list {

@@ -10,6 +10,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/orgs"
 )
 
 // filter is the conditions of a query. Texts of users are parameters, never part
@@ -34,12 +35,12 @@ func (f *filter) query(head, order string, paged bool) string {
 	return q
 }
 
-// searchWorkflows reads a search (gateway/contract/platform.md#workflow-search):
-// words over project, run name and session, and keywords, all of which must hold.
-func searchWorkflows(in space, search string, now time.Time) (filter, error) {
+// searchWorkflows reads a search (contract/platform.md §3): words over project,
+// run name and session, and keywords, all of which must hold.
+func searchWorkflows(in orgs.Space, search string, now time.Time) (filter, error) {
 	var f filter
-	f.and("workspace_id = ?", in.id())
-	f.and("space_user = ?", in.personal)
+	f.and("workspace_id = ?", in.ID())
+	f.and("space_user = ?", in.Personal)
 	if err := api.Within("search", search, 500); err != nil {
 		return f, err
 	}

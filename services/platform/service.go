@@ -22,16 +22,12 @@ import (
 	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/migrations"
+	"slipway.dev/services/platform/orgs"
 	"slipway.dev/services/platform/vault"
 )
 
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
 func Migrations() fs.FS { return migrations.FS() }
-
-// Publisher sends a message to whoever listens, without waiting for them.
-type Publisher interface {
-	Publish(subject string, data []byte) error
-}
 
 // Deps is what the service works with.
 type Deps struct {
@@ -68,15 +64,20 @@ type Deps struct {
 }
 
 // The nouns, by the names that they have in the service.
-type users = identity.Service
+type (
+	users         = identity.Service
+	organisations = orgs.Service
+)
 
 // Service implements platformv1.PlatformServiceServer: the calls are those of its
 // nouns. Make it with New.
 type Service struct {
 	platformv1.UnsafePlatformServiceServer
 	*users
+	*organisations
 	store     store
 	trail     audit.Trail
+	rights    rights
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
@@ -90,7 +91,9 @@ func New(d Deps) (*Service, error) {
 		return nil, err
 	}
 	who := identity.New(identity.Deps{DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now})
-	return &Service{users: who, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
+	told := rights{d.Bus, d.Log}
+	where := orgs.New(orgs.Deps{DB: d.DB, Users: who, Rights: told, Kept: []string{"platform_credentials", "platform_workflows"}, Now: d.Now})
+	return &Service{users: who, organisations: where, rights: told, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -157,7 +160,7 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.enterWorkspace(ctx, u.ID, scope{workspace: req.GetWorkspaceId()}); err != nil {
+	if _, _, err := s.EnterWorkspace(ctx, u.ID, req.GetWorkspaceId()); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/orgs"
 	"slipway.dev/services/platform/vault"
 )
 
 // credentials is a row of platform_credentials.
 type credentials struct {
 	id                                   string
-	space                                space
+	space                                orgs.Space
 	name, description, provider, baseURL string
 	registry                             string // host or host/path
 	publicKeys                           string // JSON
@@ -38,7 +39,7 @@ func (s store) insertCredentials(ctx context.Context, c credentials) (bool, erro
 		INSERT INTO platform_credentials (id, user_id, workspace_id, name, name_key, description, provider, base_url, registry,
 			public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, 0) ON CONFLICT DO NOTHING`,
-		c.id, c.space.personal, c.space.id(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
+		c.id, c.space.Personal, c.space.ID(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
 		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, c.createdBy, sqldb.Micros(c.created)))
 }
 
@@ -54,37 +55,37 @@ func (s store) updateCredentials(ctx context.Context, c credentials, was credent
 }
 
 // credentials reads a record of a space; fault.NotFound.
-func (s store) credentials(ctx context.Context, in space, id string) (credentials, error) {
+func (s store) credentials(ctx context.Context, in orgs.Space, id string) (credentials, error) {
 	c := credentials{space: in}
 	err := c.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+recordColumns+` FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3`,
-		id, in.personal, in.id()).Scan)
+		id, in.Personal, in.ID()).Scan)
 	return c, s.db.NotFound("credentials", err)
 }
 
-func (s store) credentialsIn(ctx context.Context, in space) ([]credentials, error) {
+func (s store) credentialsIn(ctx context.Context, in orgs.Space) ([]credentials, error) {
 	out, _, err := sqldb.Listing[credentials]{
 		Read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 ORDER BY name_key LIMIT $3 OFFSET $4`,
 		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.personal, in.id())
+	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.Personal, in.ID())
 	return out, err
 }
 
-func (s store) hasCredentialsNamed(ctx context.Context, in space, name string) (bool, error) {
+func (s store) hasCredentialsNamed(ctx context.Context, in orgs.Space, name string) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
 		SELECT count(*) FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 AND name_key = $3`,
-		in.personal, in.id(), strings.ToLower(name)).Scan(&n)
+		in.Personal, in.ID(), strings.ToLower(name)).Scan(&n)
 	return n > 0, err
 }
 
 // registryCredentials lists what a space has for registries.
-func (s store) registryCredentials(ctx context.Context, in space) ([]credentials, error) {
+func (s store) registryCredentials(ctx context.Context, in orgs.Space) ([]credentials, error) {
 	out, _, err := sqldb.Listing[credentials]{
 		Read: `SELECT ` + recordColumns + ` FROM platform_credentials
 			WHERE user_id = $1 AND workspace_id = $2 AND registry <> '' ORDER BY updated_at DESC, id LIMIT $3 OFFSET $4`,
 		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
-	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.personal, in.id())
+	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.Personal, in.ID())
 	return out, err
 }
 
@@ -94,8 +95,8 @@ func (s store) touchCredentials(ctx context.Context, id string, now time.Time) e
 }
 
 // deleteCredentials answers false when there is none, or it was used since.
-func (s store) deleteCredentials(ctx context.Context, in space, id string, since time.Time) (bool, error) {
+func (s store) deleteCredentials(ctx context.Context, in orgs.Space, id string, since time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,
-		id, in.personal, in.id(), sqldb.Micros(since)))
+		id, in.Personal, in.ID(), sqldb.Micros(since)))
 }

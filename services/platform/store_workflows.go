@@ -10,6 +10,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/orgs"
 )
 
 const workflowColumns = `id, user_id, status, run_name, session_id, project_name, user_name,
@@ -37,27 +38,27 @@ func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
 		INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,
 			submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $11, $11, $11, $12, '', '') ON CONFLICT DO NOTHING`,
-		w.id, w.userID, w.space.id(), w.space.personal, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
+		w.id, w.userID, w.space.ID(), w.space.Personal, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
 		sqldb.Micros(w.created), w.document))
 }
 
 // workflow reads a run of a space; fault.NotFound.
-func (s store) workflow(ctx context.Context, in space, id string) (workflow, error) {
+func (s store) workflow(ctx context.Context, in orgs.Space, id string) (workflow, error) {
 	w := workflow{space: in}
 	err := w.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+workflowColumns+` FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3`,
-		id, in.id(), in.personal).Scan)
+		id, in.ID(), in.Personal).Scan)
 	return w, s.db.NotFound("run", err)
 }
 
 // changeWorkflow lets f change a run and what belongs to it. Changes of one run
 // go one after the other, on each replica. fault.NotFound.
-func (s store) changeWorkflow(ctx context.Context, in space, id string, now time.Time, f func(*sql.Tx, *workflow) error) error {
+func (s store) changeWorkflow(ctx context.Context, in orgs.Space, id string, now time.Time, f func(*sql.Tx, *workflow) error) error {
 	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		w := workflow{space: in}
 		err := w.scan(t.QueryRowContext(ctx, `
 			UPDATE platform_workflows SET updated_at = $4 WHERE id = $1 AND workspace_id = $2 AND space_user = $3
-			RETURNING `+workflowColumns, id, in.id(), in.personal, sqldb.Micros(now)).Scan)
+			RETURNING `+workflowColumns, id, in.ID(), in.Personal, sqldb.Micros(now)).Scan)
 		if err != nil {
 			return s.db.NotFound("run", err)
 		}
@@ -75,10 +76,10 @@ func (s store) changeWorkflow(ctx context.Context, in space, id string, now time
 }
 
 // beat notes a sign of life; fault.NotFound.
-func (s store) beat(ctx context.Context, in space, id string, userID int64, now time.Time) error {
+func (s store) beat(ctx context.Context, in orgs.Space, id string, userID int64, now time.Time) error {
 	done, err := s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_workflows SET heartbeat_at = $5 WHERE id = $1 AND workspace_id = $2 AND space_user = $3 AND user_id = $4`,
-		id, in.id(), in.personal, userID, sqldb.Micros(now)))
+		id, in.ID(), in.Personal, userID, sqldb.Micros(now)))
 	if err == nil && !done {
 		return fault.NotFound.Newf("There is no such run")
 	}
@@ -111,21 +112,21 @@ func (s store) workflows(ctx context.Context, where filter, p sqldb.Page, count 
 }
 
 // hasRunNamed says whether a session has a run of that name.
-func (s store) hasRunNamed(ctx context.Context, in space, session, name string) (bool, error) {
+func (s store) hasRunNamed(ctx context.Context, in orgs.Space, session, name string) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
 		SELECT count(*) FROM platform_workflows WHERE workspace_id = $1 AND space_user = $2 AND session_id = $3 AND run_name = $4`,
-		in.id(), in.personal, session, name).Scan(&n)
+		in.ID(), in.Personal, session, name).Scan(&n)
 	return n > 0, err
 }
 
 // deleteWorkflow removes a run that has ended, or whose end nobody knows, with
 // its tasks: false when there is none.
-func (s store) deleteWorkflow(ctx context.Context, in space, id string, silentSince time.Time) (bool, error) {
+func (s store) deleteWorkflow(ctx context.Context, in orgs.Space, id string, silentSince time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3
 		AND (status NOT IN ('SUBMITTED', 'RUNNING') OR heartbeat_at < $4)`,
-		id, in.id(), in.personal, sqldb.Micros(silentSince)))
+		id, in.ID(), in.Personal, sqldb.Micros(silentSince)))
 }
 
 // counts reads what was counted of runs, by run.

@@ -12,6 +12,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/orgs"
 )
 
 // ok is what a run is told; nf-tower looks for it.
@@ -20,7 +21,7 @@ const ok = "OK"
 // CreateTrace announces a run. A client that did not hear the answer asks again
 // and gets the same run: the id follows from who runs what.
 func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRequest) (*platformv1.CreateTraceResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	body, err := parseObject(req.GetBody())
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRe
 	if err != nil {
 		return nil, err
 	}
-	w := p.space.workspace
+	w := p.Space.Workspace
 	full := ""
 	if w.ID != 0 {
 		full = "[" + w.OrgName + "/" + w.Name + "]"
@@ -41,7 +42,7 @@ func (s *Service) CreateTrace(ctx context.Context, req *platformv1.CreateTraceRe
 }
 
 // announce writes the run, or finds it when it is there already.
-func (s *Service) announce(ctx context.Context, p principal, body object) (string, error) {
+func (s *Service) announce(ctx context.Context, p orgs.Principal, body object) (string, error) {
 	doc := object{}
 	for _, name := range []string{"sessionId", "runName", "projectName", "repository"} {
 		if v := body.column(name); v != "" {
@@ -49,13 +50,13 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 		}
 	}
 	now := s.deps.Now()
-	w := workflow{userID: p.User.ID, space: p.space, status: statusSubmitted, created: now}
+	w := workflow{userID: p.User.ID, space: p.Space, status: statusSubmitted, created: now}
 	w.describe(doc)
 	given := body.text("workflowId")
 	if given != "" && (len(given) > 16 || !api.IsTextID(given)) {
 		return "", fault.Invalid.Newf("workflowId must have 1 to 16 letters and digits")
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.space.id(), p.space.personal); err != nil {
+	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.Space.ID(), p.Space.Personal); err != nil {
 		return "", err
 	}
 	for n := range 1000 {
@@ -70,7 +71,7 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 		if made {
 			return w.id, nil
 		}
-		same, err := s.store.workflow(ctx, p.space, w.id)
+		same, err := s.store.workflow(ctx, p.Space, w.id)
 		if err != nil {
 			return "", fmt.Errorf("reading the run %s: %w", w.id, err)
 		}
@@ -86,22 +87,22 @@ func (s *Service) announce(ctx context.Context, p principal, body object) (strin
 
 // derivedID is the id of the n-th run of a name in a session of a user.
 func derivedID(w workflow, n int) string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%s\x00%s\x00%d", w.userID, w.space.id(), w.sessionID, w.runName, n))
+	h := sha256.Sum256(fmt.Appendf(nil, "%d\x00%d\x00%s\x00%s\x00%d", w.userID, w.space.ID(), w.sessionID, w.runName, n))
 	return api.TextID(h[:14])
 }
 
 // watchURL is where a person can watch a run.
-func (s *Service) watchURL(p principal, id string) string {
-	if w := p.space.workspace; w.ID != 0 {
+func (s *Service) watchURL(p orgs.Principal, id string) string {
+	if w := p.Space.Workspace; w.ID != 0 {
 		return s.deps.Endpoint + "/orgs/" + w.OrgName + "/workspaces/" + w.Name + "/watch/" + id
 	}
 	return s.deps.Endpoint + "/user/" + p.User.Name + "/watch/" + id
 }
 
 // report lets a run that the caller reports change.
-func (s *Service) report(ctx context.Context, p principal, id string, f func(*sql.Tx, *workflow) error) error {
+func (s *Service) report(ctx context.Context, p orgs.Principal, id string, f func(*sql.Tx, *workflow) error) error {
 	now := s.deps.Now()
-	err := s.store.changeWorkflow(ctx, p.space, id, now, func(t *sql.Tx, w *workflow) error {
+	err := s.store.changeWorkflow(ctx, p.Space, id, now, func(t *sql.Tx, w *workflow) error {
 		if w.userID != p.User.ID {
 			return fault.Denied.Newf("There is no such run, or it is not yours")
 		}
@@ -126,7 +127,7 @@ func parseReport(raw []byte) (body, said object, err error) {
 
 // BeginTrace starts a run. One that has ended stays as it is.
 func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequest) (*platformv1.BeginTraceResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	body, said, err := parseReport(req.GetBody())
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func (s *Service) begin(ctx context.Context, t *sql.Tx, id string, names []any) 
 
 // CompleteTrace ends a run, once.
 func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTraceRequest) (*platformv1.CompleteTraceResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	body, said, err := parseReport(req.GetBody())
 	if err != nil {
 		return nil, err
@@ -207,11 +208,11 @@ func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTra
 
 // RecordHeartbeat says that a run goes on.
 func (s *Service) RecordHeartbeat(ctx context.Context, req *platformv1.RecordHeartbeatRequest) (*platformv1.RecordHeartbeatResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	if _, err := parseObject(req.GetBody()); err != nil {
 		return nil, err
 	}
-	if err := s.store.beat(ctx, p.space, req.GetWorkflowId(), p.User.ID, s.deps.Now()); err != nil {
+	if err := s.store.beat(ctx, p.Space, req.GetWorkflowId(), p.User.ID, s.deps.Now()); err != nil {
 		return nil, fmt.Errorf("noting that run %s goes on: %w", req.GetWorkflowId(), err)
 	}
 	return &platformv1.RecordHeartbeatResponse{Message: ok}, nil

@@ -11,12 +11,13 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/orgs"
 )
 
 // RecordProgress takes tasks of a run. What was said before changes nothing, and
 // the counts are moved by the difference, in one transaction.
 func (s *Service) RecordProgress(ctx context.Context, req *platformv1.RecordProgressRequest) (*platformv1.RecordProgressResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	body, err := parseObject(req.GetBody())
 	if err != nil {
 		return nil, err

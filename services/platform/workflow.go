@@ -7,6 +7,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/platform/orgs"
 )
 
 // State of a run. UNKNOWN is never stored: it is RUNNING without a sign of life.
@@ -26,7 +27,7 @@ const silence = 15 * time.Minute
 type workflow struct {
 	id                   string
 	userID               int64
-	space                space
+	space                orgs.Space
 	status               string
 	runName, sessionID   string
 	projectName          string

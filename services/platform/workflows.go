@@ -11,11 +11,12 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/orgs"
 )
 
 // ListWorkflows lists runs, newest first.
 func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflowsRequest) (*platformv1.ListWorkflowsResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	if req.GetMax() < 0 || req.GetOffset() < 0 {
 		return nil, fault.Invalid.Newf("max and offset must not be negative")
 	}
@@ -24,7 +25,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 		limit = min(int(req.GetMax()), 100)
 	}
 	now := s.deps.Now()
-	where, err := searchWorkflows(p.space, req.GetSearch(), now)
+	where, err := searchWorkflows(p.Space, req.GetSearch(), now)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	// One more than asked for tells whether there are more.
 	list, total, err := s.store.workflows(ctx, where, sqldb.Page{Limit: limit + 1, Offset: int(req.GetOffset())}, count)
 	if err != nil {
-		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.space.id(), err)
+		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.Space.ID(), err)
 	}
 	resp := &platformv1.ListWorkflowsResponse{HasMore: len(list) > limit}
 	if count {
@@ -42,8 +43,8 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	list = list[:min(limit, len(list))]
 	for _, w := range list {
 		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
-			Document: w.answer(now), OrgId: api.Number(p.space.workspace.OrgID), OrgName: api.Text(p.space.workspace.OrgName),
-			WorkspaceId: api.Number(p.space.id()), WorkspaceName: api.Text(p.space.workspace.Name),
+			Document: w.answer(now), OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
+			WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
 		})
 	}
 	if !strings.Contains(req.GetAttributes(), "progress") {
@@ -81,9 +82,9 @@ func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1
 }
 
 // find reads a run of the workspace that the caller was let into.
-func (s *Service) find(ctx context.Context, id string) (principal, workflow, error) {
-	p := principalFrom(ctx)
-	w, err := s.store.workflow(ctx, p.space, id)
+func (s *Service) find(ctx context.Context, id string) (orgs.Principal, workflow, error) {
+	p := orgs.PrincipalFrom(ctx)
+	w, err := s.store.workflow(ctx, p.Space, id)
 	if err != nil {
 		return p, w, fmt.Errorf("reading the run %s: %w", id, err)
 	}
@@ -102,8 +103,8 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 	}
 	return &platformv1.DescribeWorkflowResponse{
 		Document: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
-		OrgId: api.Number(p.space.workspace.OrgID), OrgName: api.Text(p.space.workspace.OrgName),
-		WorkspaceId: api.Number(p.space.id()), WorkspaceName: api.Text(p.space.workspace.Name),
+		OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
+		WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
 	}, nil
 }
 
@@ -150,11 +151,11 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 
 // ValidateWorkflowName says whether a run name is free in a session.
 func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	if err := errors.Join(api.Within("runName", req.GetRunName(), indexText), api.Within("sessionId", req.GetSessionId(), indexText)); err != nil {
 		return nil, err
 	}
-	has, err := s.store.hasRunNamed(ctx, p.space, req.GetSessionId(), req.GetRunName())
+	has, err := s.store.hasRunNamed(ctx, p.Space, req.GetSessionId(), req.GetRunName())
 	if err != nil {
 		return nil, fmt.Errorf("looking for the run %s: %w", req.GetRunName(), err)
 	}

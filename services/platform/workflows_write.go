@@ -8,6 +8,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/orgs"
 )
 
 // UpdateWorkflow takes a change and leaves the run as it is: clients send one and
@@ -22,9 +23,9 @@ func (s *Service) UpdateWorkflow(ctx context.Context, req *platformv1.UpdateWork
 
 // mayChange lets the one who reports a run change it, and who maintains the
 // workspace.
-func mayChange(p principal, w workflow) error {
-	if w.userID != p.User.ID && p.role < roleMaintain {
-		return fault.Denied.Newf("Another's run needs the role %s in the workspace; yours is %s", roleMaintain, p.role)
+func mayChange(p orgs.Principal, w workflow) error {
+	if w.userID != p.User.ID && p.Role < orgs.RoleMaintain {
+		return fault.Denied.Newf("Another's run needs the role %s in the workspace; yours is %s", orgs.RoleMaintain, p.Role)
 	}
 	return nil
 }
@@ -32,8 +33,8 @@ func mayChange(p principal, w workflow) error {
 // CancelWorkflow marks a run as cancelled. Repeated, or after its end, it changes
 // nothing.
 func (s *Service) CancelWorkflow(ctx context.Context, req *platformv1.CancelWorkflowRequest) (*platformv1.CancelWorkflowResponse, error) {
-	p := principalFrom(ctx)
-	err := s.store.changeWorkflow(ctx, p.space, req.GetWorkflowId(), s.deps.Now(), func(_ *sql.Tx, w *workflow) error {
+	p := orgs.PrincipalFrom(ctx)
+	err := s.store.changeWorkflow(ctx, p.Space, req.GetWorkflowId(), s.deps.Now(), func(_ *sql.Tx, w *workflow) error {
 		if err := mayChange(p, *w); err != nil {
 			return err
 		}
@@ -57,11 +58,11 @@ func (s *Service) DeleteWorkflow(ctx context.Context, req *platformv1.DeleteWork
 	return &platformv1.DeleteWorkflowResponse{}, s.deleteRun(ctx, p, w)
 }
 
-func (s *Service) deleteRun(ctx context.Context, p principal, w workflow) error {
+func (s *Service) deleteRun(ctx context.Context, p orgs.Principal, w workflow) error {
 	if err := mayChange(p, w); err != nil {
 		return err
 	}
-	done, err := s.store.deleteWorkflow(ctx, p.space, w.id, s.deps.Now().Add(-silence))
+	done, err := s.store.deleteWorkflow(ctx, p.Space, w.id, s.deps.Now().Add(-silence))
 	if err != nil {
 		return fmt.Errorf("deleting run %s: %w", w.id, err)
 	}
@@ -74,14 +75,14 @@ func (s *Service) deleteRun(ctx context.Context, p principal, w workflow) error 
 // DeleteWorkflows removes runs that have ended, and lists those that are still
 // there.
 func (s *Service) DeleteWorkflows(ctx context.Context, req *platformv1.DeleteWorkflowsRequest) (*platformv1.DeleteWorkflowsResponse, error) {
-	p := principalFrom(ctx)
+	p := orgs.PrincipalFrom(ctx)
 	ids := req.GetBody().GetWorkflowIds()
 	if len(ids) > 1000 {
 		return nil, fault.Invalid.Newf("workflowIds must name at most 1000 runs")
 	}
 	resp := &platformv1.DeleteWorkflowsResponse{}
 	for _, id := range ids {
-		w, err := s.store.workflow(ctx, p.space, id)
+		w, err := s.store.workflow(ctx, p.Space, id)
 		if err == nil {
 			err = s.deleteRun(ctx, p, w)
 		}

@@ -69,6 +69,8 @@ func Rules() []Rule {
 		// One schema: its tables refer to each other. The nouns' tests make their tables.
 		{Package: "services/platform/migrations", Only: []string{}},
 		{Package: "services/platform/identity", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/migrations", "services/platform/vault"), Never: []string{buildkit}},
+		// Members and participants are users.
+		{Package: "services/platform/orgs", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/identity"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},

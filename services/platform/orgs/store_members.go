@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func (s store) member(ctx context.Context, orgID, id int64) (m member, err error
 	return m, s.db.NotFound("member", err)
 }
 
-// insertMember answers false when the user is one already.
+// insertMember returns false when the user is one already.
 func (s store) insertMember(ctx context.Context, m member, now time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_members (id, org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
@@ -52,7 +52,7 @@ func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member
 const anotherOwner = `(role <> 'owner' OR EXISTS (
 	SELECT 1 FROM platform_members o WHERE o.org_id = $1 AND o.role = 'owner' AND o.id <> $2))`
 
-// setMemberRole answers false when it would take the last owner.
+// setMemberRole returns false when it would take the last owner.
 func (s store) setMemberRole(ctx context.Context, m member, role string) (done bool, err error) {
 	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {
 		done, err = s.db.Changed(t.ExecContext(ctx, `

@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s store) participant(ctx context.Context, workspaceID, id int64) (p partic
 	return p, s.db.NotFound("participant", err)
 }
 
-// insertParticipant answers false when the user is one already.
+// insertParticipant returns false when the user is one already.
 func (s store) insertParticipant(ctx context.Context, p participant, now time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,

@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-func (p participant) answer() *platformv1.Participant {
+func (p participant) shown() *platformv1.Participant {
 	kind := "MEMBER"
 	if p.memberID == 0 {
 		kind = "COLLABORATOR"
@@ -36,7 +36,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListPart
 	}
 	resp := &platformv1.ListParticipantsResponse{TotalSize: int32(total)}
 	for _, p := range list {
-		resp.Participants = append(resp.Participants, p.answer())
+		resp.Participants = append(resp.Participants, p.shown())
 	}
 	return resp, nil
 }
@@ -47,7 +47,7 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	if err != nil {
 		return nil, err
 	}
-	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: roleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
+	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: RoleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
 	if err := api.CheckRows(ctx, s.deps.DB, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
 		return nil, err
 	}
@@ -58,8 +58,8 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	if !made {
 		return nil, fault.Conflict.Newf("%s is a participant already", p.user.Name)
 	}
-	s.tell(ctx, caller.Change{UserID: p.user.ID})
-	return &platformv1.AddParticipantResponse{Participant: p.answer()}, nil
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: p.user.ID})
+	return &platformv1.AddParticipantResponse{Participant: p.shown()}, nil
 }
 
 // candidate finds whom a request names, with a membership if there is one.
@@ -67,14 +67,14 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 	if id := spec.GetMemberId(); id != 0 {
 		m, err := s.store.member(ctx, orgID, id)
 		if errors.Is(err, fault.NotFound) {
-			return member{}, fault.Invalid.Newf("There is no member %d", id)
+			return member{}, fault.Invalid.Newf("No such member: %d", id)
 		}
 		return m, err
 	}
 	if spec.GetUserNameOrEmail() == "" {
 		return member{}, fault.Invalid.Newf("memberId or userNameOrEmail must be given")
 	}
-	u, err := s.UserByName(ctx, spec.GetUserNameOrEmail())
+	u, err := s.deps.Users.UserByName(ctx, spec.GetUserNameOrEmail())
 	if err != nil {
 		return member{}, err
 	}
@@ -87,12 +87,12 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 
 // reach finds a participant whom the caller may change: nobody raises anybody
 // above themselves, or touches who stands higher.
-func (s *Service) reach(ctx context.Context, p principal, id int64) (participant, error) {
-	target, err := s.store.participant(ctx, p.space.id(), id)
+func (s *Service) reach(ctx context.Context, p Principal, id int64) (participant, error) {
+	target, err := s.store.participant(ctx, p.Space.ID(), id)
 	if err != nil {
 		return participant{}, fmt.Errorf("reading participant %d: %w", id, err)
 	}
-	if r, err := parseRole(target.role); err != nil || r > p.role {
+	if r, err := parseRole(target.role); err != nil || r > p.Role {
 		return participant{}, fault.Denied.New("Only an owner may change an owner", err)
 	}
 	return target, nil
@@ -100,12 +100,12 @@ func (s *Service) reach(ctx context.Context, p principal, id int64) (participant
 
 // UpdateParticipantRole changes what a participant may do.
 func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.UpdateParticipantRoleRequest) (*platformv1.UpdateParticipantRoleResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	r, err := parseRole(req.GetRole().GetRole())
 	if err != nil {
 		return nil, err
 	}
-	if r > p.role {
+	if r > p.Role {
 		return nil, fault.Denied.Newf("Only an owner may make an owner")
 	}
 	target, err := s.reach(ctx, p, req.GetParticipantId())
@@ -115,13 +115,13 @@ func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.Upd
 	if _, err := s.store.setParticipantRole(ctx, target, r.String()); err != nil {
 		return nil, fmt.Errorf("writing participant %d: %w", target.id, err)
 	}
-	s.tell(ctx, caller.Change{UserID: target.user.ID})
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: target.user.ID})
 	return &platformv1.UpdateParticipantRoleResponse{}, nil
 }
 
 // DeleteParticipant removes a participant.
 func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteParticipantRequest) (*platformv1.DeleteParticipantResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	target, err := s.reach(ctx, p, req.GetParticipantId())
 	if err != nil {
 		return nil, err
@@ -129,6 +129,6 @@ func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteP
 	if _, err := s.store.deleteParticipant(ctx, target); err != nil {
 		return nil, fmt.Errorf("deleting participant %d: %w", target.id, err)
 	}
-	s.tell(ctx, caller.Change{UserID: target.user.ID})
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: target.user.ID})
 	return &platformv1.DeleteParticipantResponse{}, nil
 }

@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-func (w workspace) answer() *platformv1.Workspace {
+func (w Workspace) shown() *platformv1.Workspace {
 	return &platformv1.Workspace{
 		Id: float64(w.ID), Name: w.Name, FullName: w.FullName, Description: w.Description, Visibility: w.Visibility,
 		DateCreated: api.Instant(w.created), LastUpdated: api.Instant(w.updated),
@@ -20,7 +20,7 @@ func (w workspace) answer() *platformv1.Workspace {
 }
 
 // change takes over what is given and checks it.
-func (w *workspace) change(spec *platformv1.WorkspaceSpec) error {
+func (w *Workspace) change(spec *platformv1.WorkspaceSpec) error {
 	if spec != nil {
 		api.Set(&w.Name, spec.Name)
 		api.Set(&w.FullName, spec.FullName)
@@ -38,7 +38,7 @@ func (w *workspace) change(spec *platformv1.WorkspaceSpec) error {
 
 // ListWorkspaces lists those of an organisation that the caller may see.
 func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorkspacesRequest) (*platformv1.ListWorkspacesResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorksp
 	}
 	resp := &platformv1.ListWorkspacesResponse{TotalSize: int32(total)}
 	for _, w := range list {
-		resp.Workspaces = append(resp.Workspaces, w.workspace.answer())
+		resp.Workspaces = append(resp.Workspaces, w.workspace.shown())
 	}
 	return resp, nil
 }
@@ -57,7 +57,7 @@ func (s *Service) ListWorkspaces(ctx context.Context, req *platformv1.ListWorksp
 // CreateWorkspace makes one.
 func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWorkspaceRequest) (*platformv1.CreateWorkspaceResponse, error) {
 	now := s.deps.Now()
-	w := workspace{ID: api.NewID(), OrgID: req.GetOrgId(), created: now, updated: now}
+	w := Workspace{ID: api.NewID(), OrgID: req.GetOrgId(), created: now, updated: now}
 	if err := w.change(req.GetBody().GetWorkspace()); err != nil {
 		return nil, err
 	}
@@ -71,19 +71,19 @@ func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWor
 	if !made {
 		return nil, api.Taken("a workspace", w.Name)
 	}
-	return &platformv1.CreateWorkspaceResponse{Workspace: w.answer()}, nil
+	return &platformv1.CreateWorkspaceResponse{Workspace: w.shown()}, nil
 }
 
-// DescribeWorkspace answers one.
+// DescribeWorkspace returns one.
 func (s *Service) DescribeWorkspace(ctx context.Context, req *platformv1.DescribeWorkspaceRequest) (*platformv1.DescribeWorkspaceResponse, error) {
-	p := principalFrom(ctx)
-	return &platformv1.DescribeWorkspaceResponse{Workspace: p.space.workspace.answer()}, nil
+	p := PrincipalFrom(ctx)
+	return &platformv1.DescribeWorkspaceResponse{Workspace: p.Space.Workspace.shown()}, nil
 }
 
 // UpdateWorkspace changes what is given.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *platformv1.UpdateWorkspaceRequest) (*platformv1.UpdateWorkspaceResponse, error) {
-	p := principalFrom(ctx)
-	w := p.space.workspace
+	p := PrincipalFrom(ctx)
+	w := p.Space.Workspace
 	if err := w.change(req.GetWorkspace()); err != nil {
 		return nil, err
 	}
@@ -95,12 +95,12 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *platformv1.UpdateWor
 	if !done {
 		return nil, api.Taken("a workspace", w.Name)
 	}
-	return &platformv1.UpdateWorkspaceResponse{Workspace: w.answer()}, nil
+	return &platformv1.UpdateWorkspaceResponse{Workspace: w.shown()}, nil
 }
 
 // DeleteWorkspace removes one in which nothing is kept.
 func (s *Service) DeleteWorkspace(ctx context.Context, req *platformv1.DeleteWorkspaceRequest) (*platformv1.DeleteWorkspaceResponse, error) {
-	done, err := s.store.deleteWorkspace(ctx, req.GetId())
+	done, err := s.store.deleteWorkspace(ctx, req.GetId(), s.deps.Kept)
 	if err != nil {
 		return nil, fmt.Errorf("deleting workspace %d: %w", req.GetId(), err)
 	}

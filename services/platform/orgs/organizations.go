@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 // orgType is what every organisation is.
 const orgType = "community"
 
-func (o org) answer(m member) *platformv1.Organization {
+func (o org) shown(m member) *platformv1.Organization {
 	return &platformv1.Organization{
 		OrgId: float64(o.ID), Name: o.Name, FullName: o.FullName, Description: o.Description, Location: o.Location, Website: o.Website,
 		MemberId: api.Number(m.id), MemberRole: api.Text(m.role), Type: orgType,
@@ -37,7 +37,7 @@ func (o *org) change(spec *platformv1.OrganizationSpec) error {
 
 // ListOrganizations lists those that the caller is a member of.
 func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrganizationsRequest) (*platformv1.ListOrganizationsResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	part, err := api.PageOf(req)
 	if err != nil {
 		return nil, err
@@ -48,14 +48,14 @@ func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrg
 	}
 	resp := &platformv1.ListOrganizationsResponse{TotalSize: int32(total)}
 	for _, m := range list {
-		resp.Organizations = append(resp.Organizations, m.org.answer(m.member))
+		resp.Organizations = append(resp.Organizations, m.org.shown(m.member))
 	}
 	return resp, nil
 }
 
 // CreateOrganization makes one that the caller owns.
 func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.CreateOrganizationRequest) (*platformv1.CreateOrganizationResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	o := org{ID: api.NewID()}
 	if err := o.change(req.GetBody().GetOrganization()); err != nil {
 		return nil, err
@@ -71,17 +71,17 @@ func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.Create
 	if !made {
 		return nil, api.Taken("an organisation", o.Name)
 	}
-	return &platformv1.CreateOrganizationResponse{Organization: o.answer(owner)}, nil
+	return &platformv1.CreateOrganizationResponse{Organization: o.shown(owner)}, nil
 }
 
-// DescribeOrganization answers one.
+// DescribeOrganization returns one.
 func (s *Service) DescribeOrganization(ctx context.Context, req *platformv1.DescribeOrganizationRequest) (*platformv1.DescribeOrganizationResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	o, err := s.store.org(ctx, req.GetOrgId())
 	if err != nil {
 		return nil, fmt.Errorf("reading organisation %d: %w", req.GetOrgId(), err)
 	}
-	return &platformv1.DescribeOrganizationResponse{Organization: o.answer(p.member)}, nil
+	return &platformv1.DescribeOrganizationResponse{Organization: o.shown(p.member)}, nil
 }
 
 // UpdateOrganization changes what is given.

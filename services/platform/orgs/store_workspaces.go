@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -14,7 +14,8 @@ const (
 	visibilityShared  = "SHARED"
 )
 
-type workspace struct {
+// Workspace is one of an organisation; the zero value is none.
+type Workspace struct {
 	ID, OrgID                               int64
 	OrgName                                 string
 	Name, FullName, Description, Visibility string
@@ -33,20 +34,18 @@ const workspaceTables = ` FROM platform_workspaces w JOIN platform_orgs o ON o.i
 	LEFT JOIN platform_members m ON m.org_id = w.org_id AND m.user_id = $1`
 
 type placed struct {
-	workspace workspace
+	workspace Workspace
 	in        standing
 }
 
 func (p *placed) scan(scan func(...any) error) error {
-	var created, updated int64
 	w := &p.workspace
-	err := scan(&w.ID, &w.OrgID, &w.OrgName, &w.Name, &w.FullName, &w.Description, &w.Visibility, &created, &updated, &p.in.participant, &p.in.org)
-	w.created, w.updated = sqldb.Time(created), sqldb.Time(updated)
-	return err
+	return scan(&w.ID, &w.OrgID, &w.OrgName, &w.Name, &w.FullName, &w.Description, &w.Visibility,
+		sqldb.Into(&w.created), sqldb.Into(&w.updated), &p.in.participant, &p.in.org)
 }
 
 // workspaceFor reads a workspace with a user's standing; fault.NotFound.
-func (s store) workspaceFor(ctx context.Context, id, userID int64) (workspace, standing, error) {
+func (s store) workspaceFor(ctx context.Context, id, userID int64) (Workspace, standing, error) {
 	var p placed
 	err := p.scan(s.db.QueryRowContext(ctx, `SELECT `+workspaceColumns+workspaceTables+` WHERE w.id = $2`, userID, id).Scan)
 	return p.workspace, p.in, s.db.NotFound("workspace", err)
@@ -66,7 +65,7 @@ func (s store) workspacesOf(ctx context.Context, userID, orgID int64, p sqldb.Pa
 }
 
 // insertWorkspace writes a workspace; false when the name is taken.
-func (s store) insertWorkspace(ctx context.Context, w workspace, now time.Time) (bool, error) {
+func (s store) insertWorkspace(ctx context.Context, w Workspace, now time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_workspaces (id, org_id, name, name_key, full_name, description, visibility, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) ON CONFLICT DO NOTHING`,
@@ -79,18 +78,20 @@ func (s store) hasWorkspaceNamed(ctx context.Context, orgID int64, name string) 
 	return n > 0, err
 }
 
-// updateWorkspace answers false when another has the name.
-func (s store) updateWorkspace(ctx context.Context, w workspace, now time.Time) (bool, error) {
+// updateWorkspace returns false when another has the name.
+func (s store) updateWorkspace(ctx context.Context, w Workspace, now time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_workspaces SET name = $3, name_key = $4, full_name = $5, description = $6, visibility = $7, updated_at = $8
 		WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_workspaces WHERE org_id = $2 AND name_key = $4 AND id <> $1)`,
 		w.ID, w.OrgID, w.Name, strings.ToLower(w.Name), w.FullName, w.Description, w.Visibility, sqldb.Micros(now)))
 }
 
-// deleteWorkspace answers false when something is kept in it.
-func (s store) deleteWorkspace(ctx context.Context, id int64) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
-		DELETE FROM platform_workspaces WHERE id = $1
-		AND NOT EXISTS (SELECT 1 FROM platform_credentials WHERE workspace_id = $1)
-		AND NOT EXISTS (SELECT 1 FROM platform_workflows WHERE workspace_id = $1)`, id))
+// deleteWorkspace returns false when something is kept in it: a row of a table with
+// its workspace_id.
+func (s store) deleteWorkspace(ctx context.Context, id int64, kept []string) (bool, error) {
+	q := `DELETE FROM platform_workspaces WHERE id = $1`
+	for _, table := range kept {
+		q += ` AND NOT EXISTS (SELECT 1 FROM ` + table + ` WHERE workspace_id = $1)`
+	}
+	return s.db.Changed(s.db.ExecContext(ctx, q, id))
 }

@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (s store) hasOrgNamed(ctx context.Context, name string) (bool, error) {
 	return n > 0, err
 }
 
-// updateOrg answers false when another has the name.
+// updateOrg returns false when another has the name.
 func (s store) updateOrg(ctx context.Context, o org) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_orgs SET name = $2, name_key = $3, full_name = $4, description = $5, location = $6, website = $7
@@ -65,7 +65,7 @@ func (s store) updateOrg(ctx context.Context, o org) (bool, error) {
 		o.ID, o.Name, strings.ToLower(o.Name), o.FullName, o.Description, o.Location, o.Website))
 }
 
-// deleteOrg answers false when it has workspaces.
+// deleteOrg returns false when it has workspaces.
 func (s store) deleteOrg(ctx context.Context, id int64) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_orgs WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_workspaces WHERE org_id = $1)`, id))

@@ -1,4 +1,4 @@
-package platform
+package orgs
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-func (m member) answer() *platformv1.Member {
+func (m member) shown() *platformv1.Member {
 	return &platformv1.Member{
 		MemberId: float64(m.id), UserId: float64(m.user.ID), UserName: m.user.Name, Email: m.user.Email,
 		FirstName: m.user.FirstName, LastName: m.user.LastName, Role: m.role,
@@ -31,14 +31,14 @@ func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRe
 	}
 	resp := &platformv1.ListMembersResponse{TotalSize: int32(total)}
 	for _, m := range list {
-		resp.Members = append(resp.Members, m.answer())
+		resp.Members = append(resp.Members, m.shown())
 	}
 	return resp, nil
 }
 
 // AddMember makes a user a member.
 func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberRequest) (*platformv1.AddMemberResponse, error) {
-	u, err := s.UserByName(ctx, req.GetMember().GetUser())
+	u, err := s.deps.Users.UserByName(ctx, req.GetMember().GetUser())
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 	if !made {
 		return nil, fault.Conflict.Newf("%s is a member already", u.Name)
 	}
-	s.tell(ctx, caller.Change{UserID: u.ID})
-	return &platformv1.AddMemberResponse{Member: m.answer()}, nil
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: u.ID})
+	return &platformv1.AddMemberResponse{Member: m.shown()}, nil
 }
 
 var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make somebody else one first")
@@ -76,7 +76,7 @@ func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMe
 	if !done {
 		return nil, errLastOwner
 	}
-	s.tell(ctx, caller.Change{UserID: m.user.ID})
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: m.user.ID})
 	return &platformv1.UpdateMemberRoleResponse{}, nil
 }
 
@@ -97,12 +97,12 @@ func (s *Service) removeMember(ctx context.Context, m member) error {
 	if !done {
 		return errLastOwner
 	}
-	s.tell(ctx, caller.Change{UserID: m.user.ID})
+	s.deps.Rights.Notify(ctx, caller.Change{UserID: m.user.ID})
 	return nil
 }
 
 // LeaveOrganization removes the caller.
 func (s *Service) LeaveOrganization(ctx context.Context, req *platformv1.LeaveOrganizationRequest) (*platformv1.LeaveOrganizationResponse, error) {
-	p := principalFrom(ctx)
+	p := PrincipalFrom(ctx)
 	return &platformv1.LeaveOrganizationResponse{}, s.removeMember(ctx, p.member)
 }

@@ -1,0 +1,61 @@
+package orgs
+
+import (
+	"context"
+	"fmt"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
+)
+
+// ListUserWorkspaces lists organisations, each followed by its workspaces.
+func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUserWorkspacesRequest) (*platformv1.ListUserWorkspacesResponse, error) {
+	p := PrincipalFrom(ctx)
+	if req.GetUserId() != p.User.ID {
+		return nil, fault.Denied.Newf("No such user, or it is not you")
+	}
+	everything := sqldb.Page{Limit: 1000, Like: sqldb.Like("")}
+	orgs, _, err := s.store.orgsOf(ctx, p.User.ID, everything)
+	if err != nil {
+		return nil, fmt.Errorf("reading the organisations of user %d: %w", p.User.ID, err)
+	}
+	workspaces, _, err := s.store.workspacesOf(ctx, p.User.ID, 0, everything)
+	if err != nil {
+		return nil, fmt.Errorf("reading the workspaces of user %d: %w", p.User.ID, err)
+	}
+	resp := &platformv1.ListUserWorkspacesResponse{}
+	seen := map[int64]bool{}
+	orgEntry := func(id int64, name string, roles ...string) {
+		if !seen[id] {
+			seen[id] = true
+			resp.OrgsAndWorkspaces = append(resp.OrgsAndWorkspaces,
+				&platformv1.UserWorkspace{OrgId: float64(id), OrgName: name, OrgType: orgType, Roles: roles})
+		}
+	}
+	for _, m := range orgs {
+		orgEntry(m.org.ID, m.org.Name, m.member.role)
+	}
+	for _, w := range workspaces {
+		orgEntry(w.workspace.OrgID, w.workspace.OrgName) // a collaborator's
+		resp.OrgsAndWorkspaces = append(resp.OrgsAndWorkspaces, userWorkspace(w))
+	}
+	return resp, nil
+}
+
+func userWorkspace(w placed) *platformv1.UserWorkspace {
+	r := w.in.participant
+	if w.in.org == "owner" {
+		r = RoleOwner.String()
+	}
+	if r == "" {
+		r = RoleView.String()
+	}
+	return &platformv1.UserWorkspace{
+		OrgId: float64(w.workspace.OrgID), OrgName: w.workspace.OrgName, OrgType: orgType,
+		WorkspaceId: api.Number(w.workspace.ID), WorkspaceName: api.Text(w.workspace.Name),
+		WorkspaceFullName: api.Text(w.workspace.FullName), Visibility: api.Text(w.workspace.Visibility), Roles: []string{r},
+	}
+}
