@@ -26,8 +26,9 @@ type personRule struct {
 	calls []string
 }
 
-// people is the one table of who may make which call. A call that no rule lists is
-// refused, whoever makes it.
+// people is the one table of who may make which call
+// (gateway/contract/platform.md#roles). A call that no rule lists is refused, whoever
+// makes it.
 func people() []personRule {
 	return []personRule{
 		{who: requirement{isProgram: true}, calls: []string{

@@ -35,8 +35,8 @@ func (f *filter) query(head, order string, paged bool) string {
 	return q
 }
 
-// searchWorkflows reads a search (contract/platform.md §3): words over project,
-// run name and session, and keywords, all of which must hold.
+// searchWorkflows reads a search (gateway/contract/platform.md#workflow-search):
+// words over project, run name and session, and keywords, all of which must hold.
 func searchWorkflows(in orgs.Space, search string, now time.Time) (filter, error) {
 	var f filter
 	f.and("workspace_id = ?", in.ID())

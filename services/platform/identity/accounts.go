@@ -23,14 +23,14 @@ type Account struct {
 	FirstName, LastName string
 }
 
-// userNameForm is lower case letters and digits, with single - _ . between them.
+// userNameForm is lower-case letters and digits, with single - _ . between them.
 var userNameForm = regexp.MustCompile(`^[a-z0-9]+([-_.][a-z0-9]+)*$`)
 
 // CreateUser makes a user without a token. fault.Conflict when name or address
 // are taken, fault.Invalid when they are not valid.
 func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 	if len(a.Name) > 40 || !userNameForm.MatchString(a.Name) {
-		return a, fault.Invalid.Newf("The user name must have up to 40 lower case letters and digits; single - _ . may stand between them")
+		return a, fault.Invalid.Newf("The user name must have up to 40 lower-case letters and digits, with single - _ . between them")
 	}
 	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
 		return a, fault.Invalid.New("Invalid e-mail address", err)
