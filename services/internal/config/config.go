@@ -17,7 +17,7 @@ type Config struct {
 	PlatformHTTPAddr string `key:"platform_http_addr" default:"127.0.0.1:9091" help:"Where the gateway role also offers the platform's REST API, with its paths at the root; it is under /api at http_addr, too. Empty: only there."`
 	AdminAddr        string `key:"admin_addr" default:"127.0.0.1:9099" help:"Where /livez, /readyz, /metrics and pprof listen; keep it private."`
 	GRPCAddr         string `key:"grpc_addr" default:"127.0.0.1:9095" help:"Where this process offers its gRPC services when it plays only some roles. Other than loopback needs rpc_cert_file or rpc_secret_file."`
-	PublicURL        string `key:"public_url" default:"http://localhost:9090" help:"The address that clients use; its host goes into the names that requests answer."`
+	PublicURL        string `key:"public_url" help:"The address that clients use; its host goes into the names that requests return. Empty: where http_addr listens, by the name of localhost unless that is one address of the machine."`
 	DataDir          string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
 
 	StoreAddr string `key:"store_addr" default:"127.0.0.1:9092" help:"Where the embedded image store listens for the process's own use; its images are pulled through http_addr. Its address goes into stored names, so keep it."`
@@ -51,7 +51,7 @@ type Config struct {
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
-	PlatformURL          string        `key:"platform_url" default:"http://localhost:9091" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role."`
+	PlatformURL          string        `key:"platform_url" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role. Empty: where platform_http_addr listens, like public_url, or else public_url/api."`
 	PlatformEndpoints    []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
 	PlatformAuthFile     string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
 	OIDCIssuer           string        `key:"oidc_issuer" help:"An OpenID Connect provider at which users may sign in, who are found by their verified e-mail address; it sends them back to platform_url/oauth/callback. Empty: with an access token only."`

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"net/netip"
 	"os"
 	"reflect"
 	"slices"
@@ -87,7 +89,40 @@ func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", path, key))
 		}
 	}
+	c.followListeners()
 	return c, errors.Join(problems...)
+}
+
+// followListeners sets the addresses that clients use, where nobody did, to where
+// this process listens.
+func (c *Config) followListeners() {
+	if c.PublicURL == "" {
+		c.PublicURL = c.addressOf(c.HTTPAddr)
+	}
+	switch {
+	case c.PlatformURL != "":
+	case c.PlatformHTTPAddr == "":
+		c.PlatformURL = strings.TrimRight(c.PublicURL, "/") + "/api"
+	default:
+		c.PlatformURL = c.addressOf(c.PlatformHTTPAddr)
+	}
+}
+
+// addressOf is the URL of a listener, as clients on this machine may use it; "" where
+// that cannot be known, as for port 0.
+func (c *Config) addressOf(listener string) string {
+	host, port, err := net.SplitHostPort(listener)
+	if err != nil || port == "0" {
+		return ""
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && (ip.IsUnspecified() || ip.IsLoopback()) {
+		host = "localhost"
+	}
+	scheme := "http"
+	if c.TLSCertFile != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
 // readFile reads a YAML map; a list becomes the comma-separated text that flags

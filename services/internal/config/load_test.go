@@ -68,6 +68,32 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestAddressesFollowListeners: names lead to where the process listens, unless an
+// address was set.
+func TestAddressesFollowListeners(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name             string
+		args             []string
+		public, platform string
+	}{
+		{"another port", []string{"--http-addr=127.0.0.1:7000"}, "http://localhost:7000", "http://localhost:9091"},
+		{"every address", []string{"--http-addr=:7000", "--platform-http-addr=0.0.0.0:7001"}, "http://localhost:7000", "http://localhost:7001"},
+		{"IPv6", []string{"--http-addr=[::1]:7000", "--platform-http-addr=[::]:7001"}, "http://localhost:7000", "http://localhost:7001"},
+		{"one address, with a certificate", []string{"--http-addr=192.0.2.7:443", "--tls-cert-file=c"}, "https://192.0.2.7:443", "https://localhost:9091"},
+		{"a host name", []string{"--http-addr=slipway.example.org:443", "--tls-cert-file=c"}, "https://slipway.example.org:443", "https://localhost:9091"},
+		{"no platform of its own", []string{"--http-addr=:7000", "--platform-http-addr="}, "http://localhost:7000", "http://localhost:7000/api"},
+		{"set", []string{"--http-addr=:7000", "--public-url=https://slipway.example.org", "--platform-url=https://api.example.org"}, "https://slipway.example.org", "https://api.example.org"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if c, err := load(t, tc.args, nil, ""); err != nil || c.PublicURL != tc.public || c.PlatformURL != tc.platform {
+				t.Errorf("got %s and %s, %v; want %s and %s", c.PublicURL, c.PlatformURL, err, tc.public, tc.platform)
+			}
+		})
+	}
+}
+
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	flag, env, file := []string{"--data-dir", "/flag"}, map[string]string{"SLIPWAY_DATA_DIR": "/env"}, "data_dir: /file"

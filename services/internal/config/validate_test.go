@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		{"a user", "--public-url=https://me@example.org", "public_url"},
 		{"no scheme", "--public-url=example.org", "public_url"},
 		{"another scheme", "--platform-url=ftp://example.org", "platform_url"},
-		{"empty", "--platform-url=", "platform_url"},
+		{"empty", "--platform-url=", ""},
 		{"certificate alone", "--tls-cert-file=FILE", "tls_cert_file and tls_key_file"},
 		{"key alone", "--tls-key-file=FILE", "tls_cert_file and tls_key_file"},
 		{"certificate and key", "--tls-cert-file=FILE --tls-key-file=FILE", ""},
