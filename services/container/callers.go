@@ -7,7 +7,7 @@ import (
 )
 
 // Callers says who may make the room's calls. People come through the gateway and
-// are authenticated here; ResolveToken answers whose image a token opens, with the
+// are authenticated here; ResolveToken says whose image a token opens, with the
 // identity that made it, and is for the role that serves pulls.
 func Callers() rpc.Callers {
 	return rpc.Callers{

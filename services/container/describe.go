@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// DescribeContainer answers a stored request, also after its name stopped
+// DescribeContainer returns a stored request, also after its name stopped
 // working.
 func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.DescribeContainerRequest) (*containerv1.DescribeContainerResponse, error) {
 	if !isToken(req.GetRequestId()) {

@@ -79,12 +79,12 @@ func TestIDsStay(t *testing.T) {
 // requestOf is what the build room is asked for.
 func requestOf(t *testing.T, r *containerv1.ContainerRequest) *buildv1.SubmitBuildRequest {
 	t.Helper()
-	c, err := rules{identify: func(caller.Claim) error { return nil }, owns: func(string, string) bool { return false }}.check(r)
+	c, err := readAll(r, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := place{registry: "r.example", repository: "builds", scope: "scope"}
-	req, err := (&Service{}).whole(t.Context(), c, nil, p, nil)
+	to := destination{registry: "r.example", repository: "builds", scope: "scope"}
+	req, err := (&Service{}).buildRequest(t.Context(), c, nil, to, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

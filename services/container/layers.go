@@ -30,17 +30,17 @@ func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1
 		return nil, fault.Invalid.Newf("%s.gzipSize is %d, but the content has %d bytes", field, l.GetGzipSize(), len(raw))
 	}
 	if d := digest.FromBytes(raw); d.String() != l.GetGzipDigest() {
-		return nil, fault.Invalid.Newf("%s.gzipDigest is not the content's, which is %s", field, d)
+		return nil, fault.Invalid.Newf("%s.gzipDigest does not match the content, whose digest is %s", field, d)
 	}
 	tar, err := u.tarDigest(ctx, raw)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, fault.Invalid.New(field+".location: the content is no gzip file, or all layers of the request hold more than 1 GiB uncompressed, or this one more than a hundred times its length", err)
+		return nil, fault.Invalid.New(field+".location: the content is not a gzip file, or uncompressed it holds more than a hundred times its length, or all layers of the request together more than 1 GiB", err)
 	}
 	if tar.String() != l.GetTarDigest() {
-		return nil, fault.Invalid.Newf("%s.tarDigest is not the uncompressed content's, which is %s", field, tar)
+		return nil, fault.Invalid.Newf("%s.tarDigest does not match the uncompressed content, whose digest is %s", field, tar)
 	}
 	return raw, nil
 }
@@ -86,10 +86,10 @@ type contents struct {
 
 // checkLayers checks layers, the build context and a lock
 // (gateway/contract/container-service.md#layers).
-func (s *Service) checkLayers(ctx context.Context, c checked, who *platformv1.Identity) (contents, error) {
+func (s *Service) checkLayers(ctx context.Context, r request, who *platformv1.Identity) (contents, error) {
 	out := contents{layers: map[string][]byte{}, who: who}
 	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}
-	for i, l := range c.raw.GetContainerConfig().GetLayers() {
+	for i, l := range r.raw.GetContainerConfig().GetLayers() {
 		raw, err := s.checkContent(ctx, u, fmt.Sprintf("containerConfig.layers[%d]", i), l)
 		if err != nil {
 			return out, err
@@ -98,12 +98,12 @@ func (s *Service) checkLayers(ctx context.Context, c checked, who *platformv1.Id
 			out.layers[l.GetGzipDigest()] = raw
 		}
 	}
-	if c.recipe != nil && c.recipe.lockURL != "" {
-		if err := s.links.check(ctx, "packages.entries[0]", c.recipe.lockURL); err != nil {
+	if r.recipe != nil && r.recipe.lockURL != "" {
+		if err := s.links.check(ctx, "packages.entries[0]", r.recipe.lockURL); err != nil {
 			return out, err
 		}
 	}
-	l := c.raw.GetBuildContext()
+	l := r.raw.GetBuildContext()
 	if l.GetLocation() != "" {
 		var err error
 		if out.context, err = s.checkContent(ctx, u, "buildContext", l); err != nil {
@@ -113,7 +113,7 @@ func (s *Service) checkLayers(ctx context.Context, c checked, who *platformv1.Id
 	return out, s.charge(ctx, who, unpackCost(limits.LayersExpanded-u.left))
 }
 
-// checkContent answers the content of a `data:` layer; nil for one at an address
+// checkContent returns the content of a `data:` layer; nil for one at an address
 // that answers.
 func (s *Service) checkContent(ctx context.Context, u *unpacking, field string, l *containerv1.Layer) ([]byte, error) {
 	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
@@ -145,9 +145,9 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 	return nil
 }
 
-// bare is the configuration without the contents: what is kept with a request.
+// withoutContents is the configuration without the contents: what is kept with a request.
 // nil when there is nothing in it.
-func bare(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
+func withoutContents(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
 	if c == nil || addition.Of(c).IsZero() {
 		return nil
 	}
@@ -155,12 +155,12 @@ func bare(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
 		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
 	}
 	for _, l := range c.GetLayers() {
-		out.Layers = append(out.Layers, bareLayer(l))
+		out.Layers = append(out.Layers, layerWithoutContent(l))
 	}
 	return out
 }
 
-func bareLayer(l *containerv1.Layer) *containerv1.Layer {
+func layerWithoutContent(l *containerv1.Layer) *containerv1.Layer {
 	location := l.GetLocation()
 	if strings.HasPrefix(location, dataPrefix) {
 		location = dataPrefix

@@ -22,30 +22,34 @@ type recipe struct {
 	files         []*buildv1.File
 	// condaFile is the environment as the user sees it; "" for none.
 	condaFile string
-	// images are those that a build reads.
-	images []oci.Reference
 	// names is what the image is named after; the zero value is nothing.
 	names conda.Environment
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
+	// parts are the builds: one for each platform that was asked for.
+	parts []part
 }
 
-// readRecipe reads the recipe of a request; nil when it has none.
-func readRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error) {
-	if !isRecipe(r) {
-		return nil, nil
-	}
+// part is a build for one platform.
+type part struct {
+	platform oci.Platform
+	// images are those that it reads.
+	images []oci.Reference
+}
+
+// readRecipe reads the recipe of a request that has one.
+func readRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*recipe, error) {
 	if r.GetContainerFile() == "" {
-		return condaRecipe(r, p)
+		return condaRecipe(r, platforms)
 	}
 	out := &recipe{field: "containerFile", containerFile: decoded(r.GetContainerFile()), condaFile: decoded(r.GetCondaFile())}
 	if out.condaFile != "" {
 		out.files = []*buildv1.File{{Path: "conda.yml", Content: []byte(out.condaFile)}}
 	}
-	return out, out.readImages(p)
+	return out, out.perPlatform(platforms)
 }
 
-func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, error) {
+func condaRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*recipe, error) {
 	var c conda.Recipe
 	var err error
 	if file := decoded(r.GetCondaFile()); file != "" {
@@ -60,15 +64,23 @@ func condaRecipe(r *containerv1.ContainerRequest, p oci.Platform) (*recipe, erro
 		field: "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
 		condaFile: c.Environment.Text(), names: c.Environment, lockURL: c.LockURL,
 	}
-	return out, out.readImages(p)
+	return out, out.perPlatform(platforms)
 }
 
-func (r *recipe) readImages(p oci.Platform) error {
-	f, err := dockerfile.Read(r.containerFile)
-	if err == nil {
-		r.images, err = f.Images(p)
+// perPlatform reads the Dockerfile once, and which images it needs for each platform.
+func (r *recipe) perPlatform(platforms []oci.Platform) error {
+	file, err := dockerfile.Read(r.containerFile)
+	if err != nil {
+		return fault.In(r.field, err)
 	}
-	return fault.In(r.field, err)
+	for _, p := range platforms {
+		images, err := file.Images(p)
+		if err != nil {
+			return fault.In(r.field, err)
+		}
+		r.parts = append(r.parts, part{p, images})
+	}
+	return nil
 }
 
 // decoded is the text behind base64 that has been checked.

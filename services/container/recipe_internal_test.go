@@ -22,7 +22,7 @@ func TestRecipesThatAreRefused(t *testing.T) {
 		"condaFile must be a Conda environment file: ":            {CondaFile: b64("x")},
 		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: b64("x")}},
 	} {
-		if _, err := readRecipe(r, oci.DefaultPlatform); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
+		if _, err := readRecipe(r, []oci.Platform{oci.DefaultPlatform}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

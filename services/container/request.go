@@ -10,16 +10,61 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// checked is a request that keeps every rule which needs nobody else to answer.
-type checked struct {
-	raw      *containerv1.ContainerRequest
-	image    oci.Reference // zero for a recipe
-	recipe   *recipe       // nil for an image
-	platform oci.Platform
-	// parts are one request for each of two platforms; nil for one platform.
-	parts []checked
-	claim caller.Claim
+// request is a container request that keeps the rules which need nobody else to say
+// whether it does.
+type request struct {
+	raw       *containerv1.ContainerRequest
+	claim     caller.Claim
+	image     oci.Reference  // zero for a recipe
+	platforms []oci.Platform // one; two for some recipes
+	// recipe is nil for an image, and until readContent.
+	recipe *recipe
 }
+
+// readRequest checks what is checked before the caller is asked for, in the order of
+// gateway/contract/container-service.md; the first rule that fails is the error.
+func readRequest(raw *containerv1.ContainerRequest, owns func(registry, repository string) bool) (request, error) {
+	r := request{raw: raw}
+	var err error
+	if r.claim, err = caller.ReadClaim(raw); err != nil {
+		return r, err
+	}
+	if r.platforms, err = checkValues(raw); err != nil {
+		return r, err
+	}
+	if err := checkSizes(raw); err != nil {
+		return r, err
+	}
+	r.image, err = checkNames(raw, owns)
+	return r, err
+}
+
+// readContent checks what is checked once the caller is known, and reads the recipe.
+// deprecated says that the request came by the deprecated path.
+func (r *request) readContent(deprecated bool) error {
+	if err := checkContent(r.raw); err != nil {
+		return err
+	}
+	if deprecated {
+		if err := checkDeprecated(r.raw); err != nil {
+			return err
+		}
+	}
+	if err := checkFreeze(r.raw); err != nil {
+		return err
+	}
+	if !isRecipe(r.raw) {
+		return nil
+	}
+	var err error
+	r.recipe, err = readRecipe(r.raw, r.platforms)
+	return err
+}
+
+// platform is that of an image.
+func (r request) platform() oci.Platform { return r.platforms[0] }
+
+func (r request) isSif() bool { return r.raw.GetFormat() == formatSif }
 
 // isRecipe says whether something has to be built.
 func isRecipe(r *containerv1.ContainerRequest) bool {
@@ -30,72 +75,8 @@ func isEmptyPackages(p *containerv1.Packages) bool {
 	return p.GetType() == "" && p.GetEnvironment() == "" && len(p.GetEntries()) == 0
 }
 
-// rules is what the rules need beside the request.
-type rules struct {
-	// deprecated says that the request came by the deprecated path.
-	deprecated bool
-	// identify lets the caller in.
-	identify func(caller.Claim) error
-	// owns knows the service's own repositories.
-	owns func(registry, repository string) bool
-}
-
-// check applies the rules in the order of the contract; the first that fails is
-// the answer.
-func (rs rules) check(r *containerv1.ContainerRequest) (checked, error) {
-	c := checked{raw: r}
-	var err error
-	if c.claim, err = caller.ReadClaim(r); err != nil {
-		return c, err
-	}
-	if c.platform, err = checkValues(r); err != nil {
-		return c, err
-	}
-	if err := checkSizes(r); err != nil {
-		return c, err
-	}
-	if c.image, err = rs.checkNames(r); err != nil {
-		return c, err
-	}
-	if err := rs.identify(c.claim); err != nil {
-		return c, err
-	}
-	if err := checkContent(r); err != nil {
-		return c, err
-	}
-	if rs.deprecated {
-		if err := checkDeprecated(r); err != nil {
-			return c, err
-		}
-	}
-	if err := checkFreeze(r); err != nil {
-		return c, err
-	}
-	if c.recipe, err = readRecipe(r, c.platform); err != nil {
-		return c, err
-	}
-	return c, c.divide()
-}
-
-// divide makes two of a request for two platforms.
-func (c *checked) divide() error {
-	all, err := oci.ParsePlatforms(c.raw.GetContainerPlatform())
-	if err != nil || len(all) < 2 {
-		return err
-	}
-	for _, p := range all {
-		part := *c
-		part.platform = p
-		if part.recipe, err = readRecipe(c.raw, p); err != nil {
-			return err
-		}
-		c.parts = append(c.parts, part)
-	}
-	return nil
-}
-
 // checkNames follows gateway/contract/container-service.md#names.
-func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, error) {
+func checkNames(r *containerv1.ContainerRequest, owns func(registry, repository string) bool) (oci.Reference, error) {
 	for _, f := range []struct{ name, value string }{
 		{"buildRepository", r.GetBuildRepository()}, {"cacheRepository", r.GetCacheRepository()},
 	} {
@@ -106,7 +87,7 @@ func (rs rules) checkNames(r *containerv1.ContainerRequest) (oci.Reference, erro
 		if err != nil {
 			return oci.Reference{}, fault.In(f.name, err)
 		}
-		if rs.owns(registry, repository) {
+		if owns(registry, repository) {
 			return oci.Reference{}, fault.Invalid.Newf("%s: %s belongs to this service; name a repository of your own", f.name, clip(f.value))
 		}
 	}
@@ -156,7 +137,7 @@ func checkDeprecated(r *containerv1.ContainerRequest) error {
 func checkFreeze(r *containerv1.ContainerRequest) error {
 	switch {
 	case r.GetFreeze() && r.GetBuildRepository() == "":
-		return fault.Invalid.Newf("freeze needs buildRepository: the repository that the image is pushed to")
+		return fault.Invalid.Newf("freeze needs buildRepository: the repository to push the image to")
 	case r.GetFormat() == formatSif && !r.GetFreeze():
 		return fault.Invalid.Newf("format sif needs freeze and buildRepository: a Singularity image is pushed to your own repository")
 	case r.GetFormat() == formatSif && strings.Contains(r.GetContainerPlatform(), ","):

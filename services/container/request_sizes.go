@@ -28,10 +28,10 @@ type counted struct {
 func checkSizes(r *containerv1.ContainerRequest) error {
 	for _, l := range lists(r) {
 		if len(l.list) > l.most {
-			return fault.Invalid.Newf("%s has %d entries; %d is the most", l.field, len(l.list), l.most)
+			return fault.Invalid.Newf("%s has %d entries; the maximum is %d", l.field, len(l.list), l.most)
 		}
 		if n := textLength(l.list); n > l.text {
-			return fault.Invalid.Newf("%s is %d characters long; %d is the most", l.field, n, l.text)
+			return fault.Invalid.Newf("%s is %d characters long; the maximum is %d", l.field, n, l.text)
 		}
 	}
 	all := texts(r)
@@ -40,7 +40,7 @@ func checkSizes(r *containerv1.ContainerRequest) error {
 	}
 	for _, t := range all {
 		if len(t.value) > t.most {
-			return fault.Invalid.Newf("%s is %d characters long; %d is the most", t.field, len(t.value), t.most)
+			return fault.Invalid.Newf("%s is %d characters long; the maximum is %d", t.field, len(t.value), t.most)
 		}
 	}
 	return nil

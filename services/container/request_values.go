@@ -18,7 +18,7 @@ import (
 
 // checkValues checks values of closed sets, and texts with a form
 // (gateway/contract/container-service.md#values).
-func checkValues(r *containerv1.ContainerRequest) (oci.Platform, error) {
+func checkValues(r *containerv1.ContainerRequest) ([]oci.Platform, error) {
 	for _, s := range []struct {
 		field, value string
 		allowed      []string
@@ -28,22 +28,22 @@ func checkValues(r *containerv1.ContainerRequest) (oci.Platform, error) {
 		{"buildTemplate", r.GetBuildTemplate(), []string{"conda/micromamba:v1", "conda/micromamba:v2"}},
 	} {
 		if err := oneOf(s.field, s.value, s.allowed); err != nil {
-			return oci.Platform{}, err
+			return nil, err
 		}
 	}
 	if err := checkLater(r); err != nil {
-		return oci.Platform{}, err
+		return nil, err
 	}
 	if err := checkTimestamp(r.GetTimestamp()); err != nil {
-		return oci.Platform{}, err
+		return nil, err
 	}
 	if err := checkRecipe(r); err != nil {
-		return oci.Platform{}, err
+		return nil, err
 	}
 	if err := checkConfig(r); err != nil {
-		return oci.Platform{}, err
+		return nil, err
 	}
-	return checkPlatform(r)
+	return checkPlatforms(r)
 }
 
 func oneOf(field, value string, allowed []string) error {
@@ -99,7 +99,7 @@ func checkConfig(r *containerv1.ContainerRequest) error {
 	}
 	layers := r.GetContainerConfig().GetLayers()
 	if len(layers) > limits.Layers {
-		return fault.Invalid.Newf("containerConfig.layers has %d layers; %d is the most", len(layers), limits.Layers)
+		return fault.Invalid.Newf("containerConfig.layers has %d layers; the maximum is %d", len(layers), limits.Layers)
 	}
 	for i, l := range layers {
 		if err := checkLayer(fmt.Sprintf("containerConfig.layers[%d]", i), l); err != nil {
@@ -134,26 +134,22 @@ func checkLayer(field string, l *containerv1.Layer) error {
 // dataPrefix marks a layer whose content is in the request.
 const dataPrefix = "data:"
 
-// checkPlatform reads the platform; two with a comma are for builds.
-func checkPlatform(r *containerv1.ContainerRequest) (oci.Platform, error) {
+// checkPlatforms reads the platform; two with a comma are for builds.
+func checkPlatforms(r *containerv1.ContainerRequest) ([]oci.Platform, error) {
 	first, second, two := strings.Cut(r.GetContainerPlatform(), ",")
-	p, err := platform(first)
-	if !two || err != nil {
-		return p, err
+	p, err := oci.ParsePlatform(strings.TrimSpace(first))
+	if err != nil {
+		return nil, fault.In("containerPlatform", err)
 	}
-	if q, err := platform(second); err != nil || q.String() == p.String() {
-		return p, fault.Invalid.New("containerPlatform may hold two different platforms, e.g. linux/amd64,linux/arm64", err)
+	if !two {
+		return []oci.Platform{p}, nil
+	}
+	q, err := oci.ParsePlatform(strings.TrimSpace(second))
+	if err != nil || q.String() == p.String() {
+		return nil, fault.Invalid.New("containerPlatform may hold two different platforms, e.g. linux/amd64,linux/arm64", err)
 	}
 	if !isRecipe(r) {
-		return p, fault.Invalid.Newf("containerPlatform must be one platform for an existing image")
+		return nil, fault.Invalid.Newf("containerPlatform must be one platform for an existing image")
 	}
-	return p, nil
-}
-
-func platform(s string) (oci.Platform, error) {
-	p, err := oci.ParsePlatform(strings.TrimSpace(s))
-	if err != nil {
-		return p, fault.In("containerPlatform", err)
-	}
-	return p, nil
+	return []oci.Platform{p, q}, nil
 }

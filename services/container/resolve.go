@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// ResolveToken answers the plan behind a token: from Redis, else from SQL, which
+// ResolveToken returns the plan behind a token: from Redis, else from SQL, which
 // then fills Redis again.
 func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveTokenRequest) (*containerv1.ResolveTokenResponse, error) {
 	token := req.GetToken()

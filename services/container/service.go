@@ -1,10 +1,10 @@
 // Package container owns container requests: it checks them, gives each a name
 // that can be pulled, and tells the registry what stands behind a name. It never
-// serves a pull, and builds nothing itself: it reads recipes, and has the build
-// room make what they describe. The truth is the tables container_*; Redis
-// holds a copy of every live token (prefix `container:token:`), which is made
-// again from SQL when it is lost. Both keep hashes of tokens alone. A revocation is published on the subject
-// `container.revoked`.
+// serves a pull, and builds nothing itself: it reads recipes (container/dockerfile,
+// container/conda), and has the build room make what they describe. The truth is the
+// tables container_*; Redis holds a copy of every live token (prefix
+// `container:token:`), which is made again from SQL when it is lost. Both keep hashes
+// of tokens alone. A revocation is published on the subject `container.revoked`.
 package container
 
 import (
@@ -60,9 +60,9 @@ type Deps struct {
 
 // Settings are the service's choices.
 type Settings struct {
-	// Host goes into the names that requests answer, e.g. "slipway.example.org".
+	// Host goes into the names that requests are given, e.g. "slipway.example.org".
 	Host string
-	// PublicURL is the base of addresses that answers name, without a slash at the
+	// PublicURL is the base of addresses in responses, without a slash at the
 	// end; "" is https and Host.
 	PublicURL string
 	// Builds is where built images go that have no repository of their user's. The

@@ -59,10 +59,10 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	return sendSif(stream, first, io.LimitReader(body, length), length)
 }
 
-// madeSif answers the digest of the manifest that the request's build has pushed.
+// madeSif returns the digest of the manifest that the request's build has pushed.
 func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, error) {
 	if plan.GetFormat() != formatSif {
-		return "", fault.NotFound.Newf("This request has made no Singularity image: it was not for format sif")
+		return "", fault.NotFound.Newf("This request made no Singularity image: its format is not sif")
 	}
 	if s.deps.Build == nil {
 		return "", fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
@@ -74,7 +74,7 @@ func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, 
 	case b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED:
 		return "", fault.NotFound.Newf("The build %s failed (%s): %s", plan.GetBuildId(), b.GetReason(), b.GetMessage())
 	case b.GetState() != buildv1.BuildState_BUILD_STATE_SUCCEEDED:
-		return "", fault.Unavailable.Newf("The build %s has not ended yet; try again", plan.GetBuildId()).After(5 * time.Second)
+		return "", fault.Unavailable.Newf("The build %s has not finished yet; try again", plan.GetBuildId()).After(5 * time.Second)
 	}
 	return b.GetDigest(), nil
 }
@@ -94,7 +94,7 @@ func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifes
 			return l, nil
 		}
 	}
-	return oci.Descriptor{}, fault.NotFound.Newf("%s/%s@%s holds no Singularity image any more", repo.Host, repo.Name, manifest)
+	return oci.Descriptor{}, fault.NotFound.Newf("%s/%s@%s no longer holds a Singularity image", repo.Host, repo.Name, manifest)
 }
 
 // sendSif sends first with the first bytes, then the rest.
@@ -113,7 +113,7 @@ func sendSif(stream grpc.ServerStreamingServer[containerv1.StreamSifResponse], f
 		case length == 0:
 			return nil
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return fault.Unavailable.New("The registry sent too little", fmt.Errorf("%d bytes are missing", length))
+			return fault.Unavailable.New("The registry sent an incomplete file", fmt.Errorf("%d bytes are missing", length))
 		case err != nil:
 			return err
 		}

@@ -94,7 +94,7 @@ func unreadable(field string, image oci.Reference, a upstream.Access, err error)
 	}
 	switch {
 	case errors.Is(e, fault.NotFound):
-		return missing(field, image, e)
+		return errImageNotFound(field, image, e)
 	case errors.Is(e, fault.Unauthenticated), errors.Is(e, fault.Denied):
 		public := fmt.Sprintf("%s: %s may not be read with the credentials of this request, or does not exist", field, image)
 		if a.Withheld != "" {
@@ -108,7 +108,7 @@ func unreadable(field string, image oci.Reference, a upstream.Access, err error)
 }
 
 // augmentedDigest is the digest of an image asked for by digest, after
-// augmentation: it goes into the name that is answered.
+// augmentation: it goes into the name that is returned.
 func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p oci.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
 	src := s.client.Source(repo, a)

@@ -70,7 +70,7 @@ func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.Await
 	}
 }
 
-// publicURL is the base of the addresses that answers name.
+// publicURL is the base of the addresses in responses.
 func (s *Service) publicURL() string {
 	if s.deps.PublicURL != "" {
 		return s.deps.PublicURL

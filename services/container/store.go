@@ -35,7 +35,7 @@ func (s store) insert(ctx context.Context, r record) error {
 	if err != nil {
 		return err
 	}
-	plan, err := proto.Marshal(bareOf(r.plan))
+	plan, err := proto.Marshal(withoutToken(r.plan))
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (s *Service) hashTokens(ctx context.Context) {
 	}
 }
 
-// hashSome answers how many it moved. Replicas may do it at once.
+// hashSome returns how many it moved. Replicas may do it at once.
 func (s store) hashSome(ctx context.Context) (int, error) {
 	plans, err := s.underTokens(ctx)
 	if err != nil || len(plans) == 0 {
@@ -68,7 +68,7 @@ func rekey(ctx context.Context, t *sql.Tx, token string, stored []byte) error {
 	if err := proto.Unmarshal(stored, plan); err != nil {
 		return fmt.Errorf("reading a stored plan: %w", err)
 	}
-	kept, err := proto.Marshal(bareOf(plan))
+	kept, err := proto.Marshal(withoutToken(plan))
 	if err != nil {
 		return err
 	}

@@ -44,9 +44,9 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 }
 
 // prolong writes a later end, unless the request was revoked or ends otherwise
-// than it did: then it answers false.
+// than it did: then it returns false.
 func (s store) prolong(ctx context.Context, r record, was time.Time) (bool, error) {
-	plan, err := proto.Marshal(bareOf(r.plan))
+	plan, err := proto.Marshal(withoutToken(r.plan))
 	if err != nil {
 		return false, err
 	}

@@ -2,32 +2,27 @@ package container
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/rpc"
 )
 
-// answer is what a request comes to.
-type answer struct {
+// submission is what a request comes to.
+type submission struct {
 	plan *containerv1.Plan
 	// build is nil where nothing has to be made.
 	build   *buildv1.SubmitBuildResponse
 	request *containerv1.ContainerRequest
 }
 
-// SubmitContainer answers a name for what the request describes.
+// SubmitContainer returns a name for what the request describes.
 func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitContainerRequest) (*containerv1.SubmitContainerResponse, error) {
 	a, err := s.submit(ctx, req.GetRequest(), false)
 	if err != nil {
@@ -52,7 +47,7 @@ func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitCo
 	return out, nil
 }
 
-// SubmitContainerToken is the deprecated form, with a shorter answer.
+// SubmitContainerToken is the deprecated form, with a shorter response.
 func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.SubmitContainerTokenRequest) (*containerv1.SubmitContainerTokenResponse, error) {
 	a, err := s.submit(ctx, req.GetRequest(), true)
 	if err != nil {
@@ -68,118 +63,108 @@ func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.Sub
 	}, nil
 }
 
-// submit applies every rule and writes the request down.
-func (s *Service) submit(ctx context.Context, r *containerv1.ContainerRequest, deprecated bool) (answer, error) {
-	if r == nil {
-		r = &containerv1.ContainerRequest{}
+// submit applies every rule, has made what must be made, and writes the request down.
+func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest, deprecated bool) (submission, error) {
+	if raw == nil {
+		raw = &containerv1.ContainerRequest{}
 	}
-	var who *platformv1.Identity
-	c, err := rules{deprecated: deprecated, owns: s.deps.owns, identify: func(claim caller.Claim) (err error) {
-		if who, err = s.gate().Identify(ctx, claim); err != nil {
-			return err
-		}
-		return s.charge(ctx, who, 1)
-	}}.check(r)
+	r, err := readRequest(raw, s.deps.owns)
 	if err != nil {
-		return answer{}, err
+		return submission{}, err
 	}
-	data, err := s.checkLayers(ctx, c, who)
+	who, err := s.identify(ctx, r.claim)
 	if err != nil {
-		return answer{}, err
+		return submission{}, err
 	}
-	if err := s.switchedOff(r); err != nil {
-		return answer{}, err
+	if err := r.readContent(deprecated); err != nil {
+		return submission{}, err
 	}
-	if err := s.checkPusher(ctx, c, caller.Of(who)); err != nil {
-		return answer{}, err
+	data, err := s.checkLayers(ctx, r, who)
+	if err != nil {
+		return submission{}, err
 	}
-	if err := s.checkCache(ctx, c, caller.Of(who)); err != nil {
-		return answer{}, err
+	if err := s.checkAbilities(ctx, r, caller.Of(who)); err != nil {
+		return submission{}, err
 	}
 	switch {
-	case c.recipe != nil:
-		return s.submitRecipe(ctx, c, who, data)
-	case r.GetFreeze():
-		return s.submitFrozen(ctx, c, who, data)
+	case r.recipe != nil:
+		return s.submitRecipe(ctx, r, who, data)
+	case raw.GetFreeze():
+		return s.submitFrozen(ctx, r, who, data)
 	}
-	plan, err := s.plan(ctx, c, who)
-	if err != nil {
-		return answer{}, err
-	}
-	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
-		return answer{}, err
-	}
-	return answer{plan: plan, request: r}, s.keep(ctx, r, plan)
+	return s.submitImage(ctx, r, who, data)
 }
 
-func (s *Service) gate() caller.Gate {
-	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}
-}
-
-// switchedOff follows gateway/contract/container-service.md#capabilities, as far as
-// this room knows.
-func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
-	switch {
-	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
-		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
-	case r.GetFreeze() && s.deps.Build == nil:
-		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is answered")
-	}
-	return nil
-}
-
-// plan looks the image up and says what the registry will serve.
-func (s *Service) plan(ctx context.Context, c checked, who *platformv1.Identity) (*containerv1.Plan, error) {
-	if s.deps.owns(c.image.Registry, c.image.Repository) {
-		return nil, missing("containerImage", c.image, nil)
-	}
-	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", c.image)
+// identify lets the caller in, and counts the request against their limit.
+func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
-	plan := &containerv1.Plan{
-		Token: newToken(),
-		Source: &containerv1.Source{
-			Registry: c.image.Registry, Repository: c.image.Repository, Reference: c.image.Identifier(),
-		},
-		Name:       c.image.Repository,
-		Reference:  c.image.Identifier(),
-		Platform:   c.platform.String(),
-		Config:     bare(c.raw.GetContainerConfig()),
-		Identity:   who,
-		Expiration: s.expiration(),
-		Digests:    []string{resolved.String()},
-	}
-	if n := s.excess(plan); n > 0 {
-		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
-	}
-	if c.image.Digest != "" && plan.GetConfig() != nil {
-		d, err := s.sources.augmentedDigest(ctx, c.image, access, addition.Of(plan.GetConfig()), c.platform)
-		if err != nil {
-			return nil, err
-		}
-		plan.Reference = d.String()
-	}
-	return plan, nil
+	return who, s.charge(ctx, who, 1)
 }
 
-// expiration is when a name that is answered now stops working.
-func (s *Service) expiration() *timestamppb.Timestamp {
-	return timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond))
+// submitImage serves an existing image, which takes no build.
+func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	plan, err := s.imagePlan(ctx, r, who)
+	if err != nil {
+		return submission{}, err
+	}
+	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
+		return submission{}, err
+	}
+	return submission{plan: plan, request: r.raw}, s.keep(ctx, r.raw, plan)
 }
 
-// excess is by how many characters a name is longer than engines take.
-func (s *Service) excess(p *containerv1.Plan) int {
-	return len(s.deps.Host+"/wt/"+p.GetToken()+"/"+p.GetName()) - 255
+// submitRecipe has the image built, unless it is there or under way.
+func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	to, err := s.destination(ctx, r, caller.Of(who))
+	if err != nil {
+		return submission{}, err
+	}
+	b, err := s.buildRequest(ctx, r, who, to, data.context)
+	if err != nil {
+		return submission{}, err
+	}
+	return s.submitBuild(ctx, r, who, b, data)
+}
+
+// submitFrozen has an existing image copied to a repository of its caller's, with
+// what the request adds, or a Singularity image made of it.
+func (s *Service) submitFrozen(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	b, err := s.freezeRequest(ctx, r, who)
+	if err != nil {
+		return submission{}, err
+	}
+	return s.submitBuild(ctx, r, who, b, data)
+}
+
+// submitBuild has the build room make an image, and gives it a name.
+func (s *Service) submitBuild(ctx context.Context, r request, who *platformv1.Identity, b *buildv1.SubmitBuildRequest, data contents) (submission, error) {
+	plan := s.buildPlan(r, who, b.GetTarget())
+	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
+		return submission{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
+	}
+	// A worker may ask for the layers as soon as the build is there.
+	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
+		return submission{}, err
+	}
+	resp, err := s.deps.Build.SubmitBuild(ctx, b)
+	if err != nil {
+		return submission{}, err
+	}
+	plan.BuildId, plan.Built = resp.GetBuildId(), resp.GetSucceeded()
+	out := submission{plan: plan, build: resp, request: r.raw}
+	if strings.HasSuffix(plan.GetBuildId(), "_0") {
+		return out, nil // a dry run of what nobody builds: there is nothing to pull
+	}
+	return out, s.keep(ctx, r.raw, plan)
 }
 
 // keep writes the request to SQL, then the plan to Redis.
 func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
 	rec := record{
-		created: s.deps.Now(), expires: plan.GetExpiration().AsTime(), plan: plan, request: withoutSecrets(r),
-	}
-	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
-		rec.clientIP = ip.String()
+		created: s.deps.Now(), expires: plan.GetExpiration().AsTime(), clientIP: clientIP(ctx), plan: plan, request: withoutSecrets(r),
 	}
 	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.plan)+proto.Size(rec.request))); err != nil {
 		return err
@@ -209,31 +194,4 @@ func withoutSecrets(r *containerv1.ContainerRequest) *containerv1.ContainerReque
 		NameStrategy:      r.GetNameStrategy(),
 		BuildTemplate:     r.GetBuildTemplate(),
 	}
-}
-
-// targetImage is the name that can be pulled.
-func (s *Service) targetImage(p *containerv1.Plan) string {
-	if p.GetFrozen() {
-		return sourceImage(p)
-	}
-	return fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
-}
-
-// sourceImage is the fully qualified image behind the name.
-func sourceImage(p *containerv1.Plan) string {
-	src := p.GetSource()
-	name := src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
-	if p.GetFormat() == formatSif {
-		return "oras://" + name
-	}
-	return name
-}
-
-// containerImage is what the name is made of: the image that was asked for, or that
-// was built.
-func containerImage(p *containerv1.Plan, r *containerv1.ContainerRequest) string {
-	if ref, err := oci.ParseReference(r.GetContainerImage()); err == nil {
-		return ref.String()
-	}
-	return sourceImage(p)
 }

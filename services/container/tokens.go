@@ -43,8 +43,8 @@ func keyOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// bareOf is a plan as it is kept: without its token.
-func bareOf(plan *containerv1.Plan) *containerv1.Plan {
+// withoutToken is a plan as it is kept: without its token.
+func withoutToken(plan *containerv1.Plan) *containerv1.Plan {
 	kept := proto.CloneOf(plan)
 	kept.Token = ""
 	return kept
@@ -118,7 +118,7 @@ func laterDigests(fields map[string]string) []string {
 
 // put writes what a token, or its key, stands for, with its life.
 func (c tokenCache) put(ctx context.Context, token string, plan *containerv1.Plan) error {
-	raw, err := proto.Marshal(bareOf(plan))
+	raw, err := proto.Marshal(withoutToken(plan))
 	if err != nil {
 		return err
 	}

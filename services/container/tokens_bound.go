@@ -30,7 +30,7 @@ func newTokenBound(most int64) *tokenBound {
 	return &tokenBound{most: most, order: list.New(), at: map[string]*list.Element{}}
 }
 
-// add counts n more bytes of a token, and answers which ones have to go.
+// add counts n more bytes of a token, and returns those that have to go.
 func (b *tokenBound) add(token string, n int) (gone []string) {
 	if b == nil {
 		return nil

@@ -32,7 +32,7 @@ func (l *lengths) of(name string) int {
 }
 
 // set never makes one shorter: which of two values stays may be decided by the
-// engine alone. It answers by how much all are longer now.
+// engine alone. It returns by how much all are longer now.
 func (l *lengths) set(name string, n int, sure bool) (more int) {
 	if !sure {
 		l.any = max(l.any, n)
@@ -94,7 +94,7 @@ func (b bounds) of(text string, depth int) int {
 	return min(total, huge)
 }
 
-// variable reads `$NAME`, or what begins with `${NAME`, and answers how long that may
+// variable reads `$NAME`, or what begins with `${NAME`, and returns how long that may
 // become, and how much of the text it is.
 func (b bounds) variable(text string, depth int) (length, n int) {
 	n = 1

@@ -53,7 +53,7 @@ func Read(text string) (*File, error) {
 	case n == 0:
 		return nil, fault.Invalid.Newf("the Dockerfile has no FROM")
 	case n > limits.DockerfileStages:
-		return nil, fault.Invalid.Newf("the Dockerfile has %d stages; %d are the most", n, limits.DockerfileStages)
+		return nil, fault.Invalid.Newf("the Dockerfile has %d stages; the maximum is %d", n, limits.DockerfileStages)
 	}
 	return f, newGrowth(f.escape).file(f.stages, f.args)
 }
@@ -61,13 +61,13 @@ func Read(text string) (*File, error) {
 // checkText bounds what the parser is given.
 func checkText(text string) error {
 	if len(text) > limits.Dockerfile {
-		return fault.Invalid.Newf("the Dockerfile is %d bytes long; %d are the most", len(text), limits.Dockerfile)
+		return fault.Invalid.Newf("the Dockerfile is %d bytes long; the maximum is %d", len(text), limits.Dockerfile)
 	}
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return fault.Invalid.Newf("the Dockerfile must be text in UTF-8")
 	}
 	if n := words(text); n > limits.DockerfileWords {
-		return fault.Invalid.Newf("the Dockerfile has %d words; %d are the most", n, limits.DockerfileWords)
+		return fault.Invalid.Newf("the Dockerfile has %d words; the maximum is %d", n, limits.DockerfileWords)
 	}
 	return nil
 }

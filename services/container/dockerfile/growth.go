@@ -76,7 +76,7 @@ func (g *growth) stage(outer *stage, s instructions.Stage) error {
 	return nil
 }
 
-// inherit takes over what a stage has that this one is built from, and answers what it
+// inherit takes over what a stage has that this one is built from, and returns what it
 // left behind to be run. A name that only the engine knows may be each stage's.
 func (g *growth) inherit(st *stage, base string) (triggers []string) {
 	for name, from := range g.stages {
@@ -244,7 +244,7 @@ func (g *growth) spend(written string, carried int, expanded ...int) error {
 		total = min(total+n, huge)
 	}
 	if total > len(written)+limits.DockerfileGrowth {
-		return fault.Invalid.Newf("its variables expand to more than %d characters; %d more than are written are the most",
+		return fault.Invalid.Newf("its variables expand to more than %d characters; an instruction may grow by at most %d",
 			len(written)+limits.DockerfileGrowth, limits.DockerfileGrowth)
 	}
 	g.spent = min(g.spent+total+carried, huge)

@@ -45,7 +45,7 @@ func (f *File) Images(p oci.Platform) ([]oci.Reference, error) {
 		}
 	}
 	if len(r.images) > maxImages {
-		return nil, fault.Invalid.Newf("the Dockerfile names %d images; %d are the most", len(r.images), maxImages)
+		return nil, fault.Invalid.Newf("the Dockerfile names %d images; the maximum is %d", len(r.images), maxImages)
 	}
 	return r.images, nil
 }

@@ -1,0 +1,114 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/addition"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// imagePlan looks the image up and says what the registry will serve.
+func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
+	if s.deps.owns(r.image.Registry, r.image.Repository) {
+		return nil, errImageNotFound("containerImage", r.image, nil)
+	}
+	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.image)
+	if err != nil {
+		return nil, err
+	}
+	plan := &containerv1.Plan{
+		Token: newToken(),
+		Source: &containerv1.Source{
+			Registry: r.image.Registry, Repository: r.image.Repository, Reference: r.image.Identifier(),
+		},
+		Name:       r.image.Repository,
+		Reference:  r.image.Identifier(),
+		Platform:   r.platform().String(),
+		Config:     withoutContents(r.raw.GetContainerConfig()),
+		Identity:   who,
+		Expiration: s.expiration(),
+		Digests:    []string{resolved.String()},
+	}
+	if n := s.excess(plan); n > 0 {
+		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
+	}
+	if r.image.Digest != "" && plan.GetConfig() != nil {
+		d, err := s.sources.augmentedDigest(ctx, r.image, access, addition.Of(plan.GetConfig()), r.platform())
+		if err != nil {
+			return nil, err
+		}
+		plan.Reference = d.String()
+	}
+	return plan, nil
+}
+
+// buildPlan says what the registry will serve. What is baked into a frozen image
+// is not added again.
+func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
+	plan := &containerv1.Plan{
+		Token: newToken(),
+		Source: &containerv1.Source{
+			Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag(),
+		},
+		Name:       t.GetRepository(),
+		Reference:  t.GetTag(),
+		Platform:   oci.Platforms(r.platforms),
+		Identity:   who,
+		Expiration: s.expiration(),
+		Frozen:     r.raw.GetFreeze(),
+	}
+	if r.isSif() {
+		plan.Format = formatSif
+	}
+	if !plan.Frozen {
+		plan.Config = withoutContents(r.raw.GetContainerConfig())
+	}
+	return plan
+}
+
+// expiration is when a name that is given now stops working.
+func (s *Service) expiration() *timestamppb.Timestamp {
+	return timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond))
+}
+
+// excess is by how many characters a name is longer than engines take.
+func (s *Service) excess(p *containerv1.Plan) int {
+	return len(s.deps.Host+"/wt/"+p.GetToken()+"/"+p.GetName()) - 255
+}
+
+// targetImage is the name that can be pulled.
+func (s *Service) targetImage(p *containerv1.Plan) string {
+	if p.GetFrozen() {
+		return sourceImage(p)
+	}
+	return fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
+}
+
+// sourceImage is the fully qualified image behind the name.
+func sourceImage(p *containerv1.Plan) string {
+	src := p.GetSource()
+	name := src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
+	if p.GetFormat() == formatSif {
+		return "oras://" + name
+	}
+	return name
+}
+
+// containerImage is what the name is made of: the image that was asked for, or that
+// was built.
+func containerImage(p *containerv1.Plan, r *containerv1.ContainerRequest) string {
+	if ref, err := oci.ParseReference(r.GetContainerImage()); err == nil {
+		return ref.String()
+	}
+	return sourceImage(p)
+}

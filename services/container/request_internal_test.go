@@ -1,0 +1,101 @@
+package container
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+func ownsNothing(string, string) bool { return false }
+
+// readAll reads a request as if its caller were let in.
+func readAll(raw *containerv1.ContainerRequest, deprecated bool) (request, error) {
+	r, err := readRequest(raw, ownsNothing)
+	if err == nil {
+		err = r.readContent(deprecated)
+	}
+	return r, err
+}
+
+// TestRequestsThatAreRefused goes through the rules that need nobody else.
+func TestRequestsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	const (
+		digest = `"sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"`
+		layer  = `"gzipDigest": ` + digest + `, "tarDigest": ` + digest
+		conda  = `"packages": {"type": "CONDA", "entries": ["bwa"]}`
+		file   = `"containerFile": "RlJPTSBhCg=="`
+	)
+	for _, tc := range []struct{ name, in, want string }{
+		{"nothing", `{}`, "containerImage is missing; give it, or containerFile, packages or condaFile"},
+		{"empty packages", `{"packages": {}}`, "containerImage is missing"},
+		{"image and file", `{"containerImage": "a", ` + file + `}`, "containerImage and containerFile exclude each other"},
+		{"image and packages", `{"containerImage": "a", ` + conda + `}`, "containerImage and packages exclude each other"},
+		{"image and environment", `{"containerImage": "a", "condaFile": "eA=="}`, "containerImage and condaFile exclude each other"},
+		{"file and packages", `{` + file + `, ` + conda + `}`, "containerFile and packages exclude each other"},
+		{"packages and environment", `{"condaFile": "eA==", ` + conda + `}`, "packages and condaFile exclude each other"},
+		{"image name", `{"containerImage": "https://a"}`, "containerImage: "},
+		{"format", `{"containerImage": "a", "format": "zip"}`, `format must be one of docker, oci, sif, not "zip"`},
+		{"strategy", `{"containerImage": "a", "nameStrategy": "x"}`, `nameStrategy must be one of none, tagPrefix, imageSuffix, not "x"`},
+		{"template", `{"containerImage": "a", "buildTemplate": "x"}`, "buildTemplate must be one of"},
+		{"mirror", `{"containerImage": "a", "mirror": true}`, "mirror is not supported; leave it out"},
+		{"scan mode", `{"containerImage": "a", "scanMode": "lazy"}`, "scanMode is not supported; leave it out"},
+		{"timestamp", `{"containerImage": "a", "timestamp": "2026-01-31T12:00:00"}`, "timestamp must be ISO-8601 with an offset"},
+		{"type of packages", `{"packages": {"type": "X", "entries": ["a"]}}`, `packages.type must be CONDA, not "X"`},
+		{"CRAN", `{"packages": {"type": "CRAN", "entries": ["a"]}}`, "packages.type CRAN is not supported yet; use CONDA"},
+		{"entries and environment", `{"packages": {"type": "CONDA", "entries": ["a"], "environment": "eA=="}}`, "packages needs either environment or entries"},
+		{"no base64", `{"containerFile": "FROM a"}`, "containerFile must be base64"},
+		{"Singularity definition", `{"containerFile": "Qm9vdHN0cmFwOiBkb2NrZXI=", "format": "sif"}`, "containerFile is a Singularity definition"},
+		{"variable", `{"containerImage": "a", "containerConfig": {"env": ["A=b", "=c"]}}`, "containerConfig.env[1] must be NAME=value"},
+		{"digest of a layer", `{"containerImage": "a", "containerConfig": {"layers": [{"gzipDigest": "x"}]}}`, "containerConfig.layers[0].gzipDigest must be sha256:"},
+		{"size of a layer", `{"containerImage": "a", "containerConfig": {"layers": [{` + layer + `}]}}`, "containerConfig.layers[0].gzipSize must be the length"},
+		{"location of a layer", `{"containerImage": "a", "containerConfig": {"layers": [{` + layer + `, "gzipSize": 1, "location": "ftp://h/x"}]}}`, "containerConfig.layers[0].location must be http(s)"},
+		{"login in a location", `{"containerImage": "a", "buildContext": {` + layer + `, "gzipSize": 1, "location": "https://u:p@h/x"}}`, "buildContext.location must be http(s)"},
+		{"platform", `{"containerImage": "a", "containerPlatform": "z80"}`, "containerPlatform: "},
+		{"second platform", `{` + file + `, "containerPlatform": "amd64,z80"}`, "containerPlatform may hold two different platforms"},
+		{"the same platform", `{` + file + `, "containerPlatform": "amd64,x86_64"}`, "containerPlatform may hold two different platforms"},
+		{"three platforms", `{` + file + `, "containerPlatform": "amd64,arm64,arm64"}`, "containerPlatform may hold two different platforms"},
+		{"platforms of an image", `{"containerImage": "a", "containerPlatform": "amd64,arm64"}`, "containerPlatform must be one platform for an existing image"},
+		{"long run", `{"containerImage": "a", "workflowId": "` + strings.Repeat("x", 1000) + `"}`, "workflowId is 1000 characters long; the maximum is "},
+		{"repository", `{"containerImage": "a", "buildRepository": "https://h/x"}`, "buildRepository: "},
+		{"freeze", `{"containerImage": "a", "freeze": true}`, "freeze needs buildRepository"},
+		{"Singularity without freeze", `{"containerImage": "a", "format": "sif"}`, "format sif needs freeze and buildRepository"},
+		{"Singularity for two", `{` + file + `, "format": "sif", "freeze": true, "buildRepository": "h.io/x", "containerPlatform": "amd64,arm64"}`, "containerPlatform must be one platform for a Singularity image"},
+		{"the form comes before the content", `{"format": "zip"}`, "format must be one of"},
+		{"values come before sizes", `{"format": "zip", "fingerprint": "` + strings.Repeat("x", 1000) + `"}`, "format must be one of"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			r := &containerv1.ContainerRequest{}
+			if err := protojson.Unmarshal([]byte(tc.in), r); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := readAll(r, false); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestDeprecatedPathRefuses what it never had.
+func TestDeprecatedPathRefuses(t *testing.T) {
+	t.Parallel()
+	packages := &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}}
+	for want, r := range map[string]*containerv1.ContainerRequest{
+		"packages needs the path /v1alpha2/container":     {Packages: packages},
+		"nameStrategy needs the path /v1alpha2/container": {ContainerImage: "a", NameStrategy: "none"},
+	} {
+		if _, err := readAll(r, true); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		if _, err := readAll(r, false); err != nil {
+			t.Errorf("on the other path: %v", err)
+		}
+	}
+}
