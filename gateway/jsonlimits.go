@@ -44,7 +44,7 @@ func (l jsonLimits) check(raw []byte) error {
 			depth--
 		}
 		if depth > l.depth {
-			return fmt.Errorf("Invalid JSON request body: it is nested more than %d deep", l.depth)
+			return fmt.Errorf("Invalid JSON request body: it is nested more than %d levels deep", l.depth)
 		}
 		if values > l.values {
 			return fmt.Errorf("Invalid JSON request body: it holds more than %d values", l.values)

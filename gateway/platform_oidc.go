@@ -37,11 +37,11 @@ func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]st
 	q := r.URL.Query()
 	cookie, err := r.Cookie(signInCookie)
 	if err != nil || cookie.Value == "" || cookie.Value != q.Get("state") {
-		writeMessage(w, http.StatusForbidden, "This sign-in was not begun in this browser; begin again")
+		writeMessage(w, http.StatusForbidden, "This sign-in was not started in this browser; start again")
 		return
 	}
 	if q.Get("code") == "" {
-		writeMessage(w, http.StatusForbidden, "The sign-in provider lets you in with no code; begin again")
+		writeMessage(w, http.StatusForbidden, "The sign-in provider did not let you in; start again")
 		return
 	}
 	resp, err := s.room.FinishSignIn(r.Context(), &platformv1.FinishSignInRequest{State: q.Get("state"), Code: q.Get("code")})

@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// BuildState is how a build stands.
+// BuildState is the state of a build.
 type BuildState int32
 
 const (
@@ -35,9 +35,9 @@ const (
 	BuildState_BUILD_STATE_UNSPECIFIED BuildState = 0
 	// No worker has it yet.
 	BuildState_BUILD_STATE_QUEUED BuildState = 1
-	// A worker is at it.
+	// A worker is building it.
 	BuildState_BUILD_STATE_RUNNING BuildState = 2
-	// The image is there.
+	// The image exists.
 	BuildState_BUILD_STATE_SUCCEEDED BuildState = 3
 	// There will be no image.
 	BuildState_BUILD_STATE_FAILED BuildState = 4
@@ -91,9 +91,9 @@ func (BuildState) EnumDescriptor() ([]byte, []int) {
 // ListBuildsRequest is a page of the caller's builds.
 type ListBuildsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many to answer at most, 1 to 100; 0 is 20.
+	// How many to return at most, 1 to 100; 0 means 20.
 	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
-	// How many of the newest to leave out.
+	// How many of the newest to skip.
 	Offset        int32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -244,7 +244,7 @@ func (x *DescribeBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// DescribeBuildResponse is what is known of a build.
+// DescribeBuildResponse is the record of a build.
 type DescribeBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The build; never absent.
@@ -290,8 +290,8 @@ func (x *DescribeBuildResponse) GetBuild() *Build {
 	return nil
 }
 
-// Build is the record of a build, without e-mail, address and request ids. What
-// is not known yet is absent.
+// Build is the record of a build, without e-mail address, IP address and
+// request ids. What is not known yet is absent.
 type Build struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build: the content's id, "_", and a number.
@@ -300,22 +300,22 @@ type Build struct {
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
 	// Whether the image was made; absent while pending.
 	Succeeded *bool `protobuf:"varint,3,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// Why it was not made: "solve", "build", "push", "timeout", "memory",
+	// Why the image was not made: "solve", "build", "push", "timeout", "memory",
 	// "cancelled" or "internal".
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The reason in words.
 	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// The image that is made.
+	// The image that is being made, or was made.
 	TargetImage *string `protobuf:"bytes,6,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	Platform *string `protobuf:"bytes,7,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// The whole Dockerfile, also where it was generated.
+	// The whole Dockerfile, even if it was generated.
 	ContainerFile *string `protobuf:"bytes,8,opt,name=container_file,json=containerFile,proto3,oneof" json:"container_file,omitempty"`
-	// The Conda environment, where there is one.
+	// The Conda environment, if there is one.
 	CondaFile *string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
-	// SHA-256 over all that decides the content, 64 hex digits.
+	// SHA-256 over everything that decides the content, 64 hex digits.
 	ContentDigest *string `protobuf:"bytes,10,opt,name=content_digest,json=contentDigest,proto3,oneof" json:"content_digest,omitempty"`
-	// Digest of the image, once it was pushed.
+	// Digest of the image, once it has been pushed.
 	Digest *string `protobuf:"bytes,11,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
 	// Id of the user at their platform; absent for an anonymous caller.
 	UserId *float64 `protobuf:"fixed64,12,opt,name=user_id,json=userId,proto3,oneof" json:"user_id,omitempty"`
@@ -501,7 +501,7 @@ func (x *GetBuildStatusRequest) GetBuildId() string {
 	return ""
 }
 
-// GetBuildStatusResponse is how a build goes.
+// GetBuildStatusResponse is how a build is going.
 type GetBuildStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
@@ -514,7 +514,7 @@ type GetBuildStatusResponse struct {
 	Duration *float64 `protobuf:"fixed64,4,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
 	// Whether the image was made; absent while pending.
 	Succeeded *bool `protobuf:"varint,5,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// Why it was not made; see Build.
+	// Why the image was not made; see Build.
 	Reason        *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -597,21 +597,22 @@ type SubmitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// First 16 hex digits of content_digest: the stem of the build's id.
 	ContentId string `protobuf:"bytes,1,opt,name=content_id,json=contentId,proto3" json:"content_id,omitempty"`
-	// SHA-256 over all that decides the content, 64 hex digits. It must match
-	// before a build is joined or an image reused.
+	// SHA-256 over everything that decides the content, 64 hex digits. It must
+	// match before a build is joined or an image reused.
 	ContentDigest string `protobuf:"bytes,2,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	// What to make.
 	Recipe *Recipe `protobuf:"bytes,3,opt,name=recipe,proto3" json:"recipe,omitempty"`
 	// Where to push it.
 	Target *Target `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	// Whose build it is, where only that identity may join or reuse it; "" is a
-	// shared one.
+	// Whose build it is, if only that identity may join or reuse it; "" means
+	// that it is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	// On whose behalf; absent for an anonymous caller.
 	Identity *v1.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Address of the client, for the limits of anonymous callers.
 	ClientIp string `protobuf:"bytes,7,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
-	// Whether to answer what would happen, without starting or charging anything.
+	// Whether to say only what would happen, without starting or charging
+	// anything.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// Builds that this one is made from, in the same repository. With the engine
 	// "index" one for each platform, which the recipe's platform names with a comma;
@@ -736,12 +737,12 @@ func (x *SubmitBuildRequest) GetRepositories() []string {
 // SubmitBuildResponse is where the image comes from.
 type SubmitBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The build that makes, or made, the image; ends in "_0" where a dry run would
-	// start one.
+	// The build that is making, or made, the image; ends in "_0" if a dry run
+	// would have started one.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Whether the image, or a build of it, was there before.
+	// Whether the image, or a build of it, existed before.
 	Cached bool `protobuf:"varint,2,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Whether the image is there now.
+	// Whether the image exists now.
 	Succeeded     bool `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -803,7 +804,7 @@ type AwaitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Answer at once how things stand.
+	// Return the state at once.
 	NoWait        bool `protobuf:"varint,2,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -853,10 +854,10 @@ func (x *AwaitBuildRequest) GetNoWait() bool {
 	return false
 }
 
-// AwaitBuildResponse is how a build stands.
+// AwaitBuildResponse is the state of a build.
 type AwaitBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How it stands now.
+	// Its state now.
 	State BuildState `protobuf:"varint,1,opt,name=state,proto3,enum=slipway.build.v1.BuildState" json:"state,omitempty"`
 	// When it was admitted.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
@@ -868,7 +869,7 @@ type AwaitBuildResponse struct {
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in words.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// Digest of the image, where it was made.
+	// Digest of the image, if it was made.
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
 	// Place in the queue, from 1; 0 when it is not queued.
 	Position int32 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
@@ -1017,10 +1018,10 @@ func (x *CancelBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// CancelBuildResponse says what else may be for nothing now.
+// CancelBuildResponse says which other builds may no longer be needed.
 type CancelBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ids of builds under way that it was to be made from: the image that was to
+	// Ids of running builds that it was to be made from: the image that was to
 	// become a Singularity image. Whoever needs none of them cancels them too.
 	PartIds       []string `protobuf:"bytes,1,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1069,9 +1070,10 @@ type StreamLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Leave out the lines up to this ordinal; 0 is from the start.
+	// Skip the lines up to this ordinal; 0 starts at the first.
 	After int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Whether to stay until the build ends. Otherwise what is there now.
+	// Whether to wait until the build ends; otherwise only what is there now is
+	// sent.
 	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1131,7 +1133,7 @@ func (x *StreamLogsRequest) GetFollow() bool {
 // StreamLogsResponse is a part of a log.
 type StreamLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The next lines; may be empty, which keeps a silent connection open.
+	// The next lines; may be empty, to keep an idle connection open.
 	Lines []*LogLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
 	// How the build ended; the last message of a followed log that has ended.
 	Ended         *AwaitBuildResponse `protobuf:"bytes,2,opt,name=ended,proto3" json:"ended,omitempty"`

@@ -34,29 +34,29 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// BuildService starts builds, once for each image, and tells how they go.
+// BuildService starts builds, one for each image, and reports on them.
 type BuildServiceClient interface {
-	// ListBuilds answers the caller's own builds, newest first. The caller is
-	// whom the Bearer token names.
+	// ListBuilds returns the caller's own builds, newest first. The Bearer token
+	// says who the caller is.
 	ListBuilds(ctx context.Context, in *ListBuildsRequest, opts ...grpc.CallOption) (*ListBuildsResponse, error)
-	// DescribeBuild answers what is known of a build.
+	// DescribeBuild returns the record of a build.
 	DescribeBuild(ctx context.Context, in *DescribeBuildRequest, opts ...grpc.CallOption) (*DescribeBuildResponse, error)
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(ctx context.Context, in *GetBuildStatusRequest, opts ...grpc.CallOption) (*GetBuildStatusResponse, error)
-	// SubmitBuild makes sure that an image is, or will be, there: it finds the
-	// image, joins a build that is under way, or queues a new one. It never waits
-	// for a build. RESOURCE_EXHAUSTED when the caller's quota is used up,
-	// UNIMPLEMENTED when no worker can. Internal.
+	// SubmitBuild makes sure that an image exists or will exist: it finds the
+	// image, joins a running build, or queues a new one. It never waits for a
+	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
+	// when no worker can do it. Internal.
 	SubmitBuild(ctx context.Context, in *SubmitBuildRequest, opts ...grpc.CallOption) (*SubmitBuildResponse, error)
-	// AwaitBuild answers when the build has ended, at the latest shortly before
-	// the call's deadline. Internal.
+	// AwaitBuild returns when the build has ended, or shortly before the call's
+	// deadline. Internal.
 	AwaitBuild(ctx context.Context, in *AwaitBuildRequest, opts ...grpc.CallOption) (*AwaitBuildResponse, error)
-	// CancelBuild ends a build that has not ended yet, unless another build is made
-	// from it. It may be repeated. Internal.
+	// CancelBuild ends a running build, unless another build is made from it. It
+	// may be repeated. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
-	// StreamLogs streams the lines of a build's log in order: stored ones, and
-	// those that are being written. Internal: the gateway makes text and
-	// Server-Sent Events of it.
+	// StreamLogs streams the lines of a build's log in order: those that are
+	// stored, then those that are being written. Internal: the gateway turns it
+	// into text and Server-Sent Events.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
 
@@ -151,29 +151,29 @@ type BuildService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsRespon
 // All implementations must embed UnimplementedBuildServiceServer
 // for forward compatibility.
 //
-// BuildService starts builds, once for each image, and tells how they go.
+// BuildService starts builds, one for each image, and reports on them.
 type BuildServiceServer interface {
-	// ListBuilds answers the caller's own builds, newest first. The caller is
-	// whom the Bearer token names.
+	// ListBuilds returns the caller's own builds, newest first. The Bearer token
+	// says who the caller is.
 	ListBuilds(context.Context, *ListBuildsRequest) (*ListBuildsResponse, error)
-	// DescribeBuild answers what is known of a build.
+	// DescribeBuild returns the record of a build.
 	DescribeBuild(context.Context, *DescribeBuildRequest) (*DescribeBuildResponse, error)
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error)
-	// SubmitBuild makes sure that an image is, or will be, there: it finds the
-	// image, joins a build that is under way, or queues a new one. It never waits
-	// for a build. RESOURCE_EXHAUSTED when the caller's quota is used up,
-	// UNIMPLEMENTED when no worker can. Internal.
+	// SubmitBuild makes sure that an image exists or will exist: it finds the
+	// image, joins a running build, or queues a new one. It never waits for a
+	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
+	// when no worker can do it. Internal.
 	SubmitBuild(context.Context, *SubmitBuildRequest) (*SubmitBuildResponse, error)
-	// AwaitBuild answers when the build has ended, at the latest shortly before
-	// the call's deadline. Internal.
+	// AwaitBuild returns when the build has ended, or shortly before the call's
+	// deadline. Internal.
 	AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error)
-	// CancelBuild ends a build that has not ended yet, unless another build is made
-	// from it. It may be repeated. Internal.
+	// CancelBuild ends a running build, unless another build is made from it. It
+	// may be repeated. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
-	// StreamLogs streams the lines of a build's log in order: stored ones, and
-	// those that are being written. Internal: the gateway makes text and
-	// Server-Sent Events of it.
+	// StreamLogs streams the lines of a build's log in order: those that are
+	// stored, then those that are being written. Internal: the gateway turns it
+	// into text and Server-Sent Events.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedBuildServiceServer()
 }

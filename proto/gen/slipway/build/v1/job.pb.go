@@ -86,11 +86,11 @@ type Result struct {
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	// Digest of what was pushed.
 	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The worker stops before the build has ended: another is to take it. Only the
-	// ticket is set beside it.
+	// The worker is stopping before the build has ended: another one takes it.
+	// Only the ticket is set besides.
 	HandedBack bool `protobuf:"varint,7,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
-	// Ticket of the delivery, from TakeJob: without it the message is not believed.
-	// It is good for nothing any more once the message is read. Secret.
+	// Ticket of the delivery, from TakeJob: without it the message is ignored as
+	// forged. It is void once the message has been read. Secret.
 	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// Digest of the cache manifest that was pushed to the target's cache repository;
 	// "" for none.
@@ -303,7 +303,7 @@ func (x *LogEntry) GetPhase() string {
 }
 
 // Presence is a message on build.workers, every few seconds: a worker says that
-// it lives.
+// it is alive.
 type Presence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who it is.

@@ -28,7 +28,7 @@ const (
 // the same content.
 type Recipe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Dockerfile, also where it is generated.
+	// The Dockerfile, even if it was generated.
 	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
 	// Files to put into the build context, beside the context's own.
 	Files []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
@@ -46,7 +46,7 @@ type Recipe struct {
 	// Who can make it: "buildkit", "freeze" for a copy of an image, "sif" for a
 	// Singularity image, or "index" for an index over other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
-	// The Conda environment as the user sees it; "" where there is none. Files hold
+	// The Conda environment as the user sees it; "" if there is none. Files hold
 	// what is built from.
 	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
 	// The image that it is made from, where there is one; absent for a Dockerfile's.

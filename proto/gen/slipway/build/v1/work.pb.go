@@ -145,18 +145,19 @@ func (x *TakeJobRequest) GetWorker() string {
 	return ""
 }
 
-// TakeJobResponse is all about a job.
+// TakeJobResponse is everything about a job.
 type TakeJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to make; without the bytes of a context.
 	Recipe *Recipe `protobuf:"bytes,1,opt,name=recipe,proto3" json:"recipe,omitempty"`
 	// Where to push it.
 	Target *Target `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// SHA-256 over all that decides the content, for the image's annotations.
+	// SHA-256 over everything that decides the content, for the image's
+	// annotations.
 	ContentDigest string `protobuf:"bytes,3,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
 	// Names the build's caches: builds with different scopes share none.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
-	// Good for the credentials of this delivery.
+	// Gives access to the credentials of this delivery. Secret.
 	Ticket string `protobuf:"bytes,5,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// When the build has to be over.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`

@@ -33,14 +33,15 @@ const (
 // WorkService gives workers what they need for a job that they took from the
 // bus. All of it is internal.
 type WorkServiceClient interface {
-	// TakeJob answers all about a job, and notes that it was taken. NOT_FOUND when
-	// the build has ended meanwhile: the job is to be dropped.
+	// TakeJob returns everything about a job, and records that it was taken.
+	// NOT_FOUND when the build has ended in the meantime: the worker drops the
+	// job.
 	TakeJob(ctx context.Context, in *TakeJobRequest, opts ...grpc.CallOption) (*TakeJobResponse, error)
 	// GetContext streams the bytes of a build context that came with the request.
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetContextResponse], error)
-	// GetBuildCredentials answers the login for one repository that the build reads
-	// from or pushes to, and none for any other. NOT_FOUND when the ticket is no
-	// longer good.
+	// GetBuildCredentials returns the login for one repository that the build
+	// reads from or pushes to, and none for any other. NOT_FOUND when the ticket
+	// is no longer valid.
 	GetBuildCredentials(ctx context.Context, in *GetBuildCredentialsRequest, opts ...grpc.CallOption) (*GetBuildCredentialsResponse, error)
 }
 
@@ -98,14 +99,15 @@ func (c *workServiceClient) GetBuildCredentials(ctx context.Context, in *GetBuil
 // WorkService gives workers what they need for a job that they took from the
 // bus. All of it is internal.
 type WorkServiceServer interface {
-	// TakeJob answers all about a job, and notes that it was taken. NOT_FOUND when
-	// the build has ended meanwhile: the job is to be dropped.
+	// TakeJob returns everything about a job, and records that it was taken.
+	// NOT_FOUND when the build has ended in the meantime: the worker drops the
+	// job.
 	TakeJob(context.Context, *TakeJobRequest) (*TakeJobResponse, error)
 	// GetContext streams the bytes of a build context that came with the request.
 	GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error
-	// GetBuildCredentials answers the login for one repository that the build reads
-	// from or pushes to, and none for any other. NOT_FOUND when the ticket is no
-	// longer good.
+	// GetBuildCredentials returns the login for one repository that the build
+	// reads from or pushes to, and none for any other. NOT_FOUND when the ticket
+	// is no longer valid.
 	GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error)
 	mustEmbedUnimplementedWorkServiceServer()
 }

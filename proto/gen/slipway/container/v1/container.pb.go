@@ -72,8 +72,8 @@ func (x *SubmitContainerRequest) GetRequest() *ContainerRequest {
 	return nil
 }
 
-// SubmitContainerResponse is the name, and what is known about it. What does
-// not apply is absent.
+// SubmitContainerResponse is the name and what is known about it. Fields that
+// do not apply are absent.
 type SubmitContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the request, for status and description.
@@ -84,13 +84,14 @@ type SubmitContainerResponse struct {
 	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// When the name stops working.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// The fully qualified image behind the name.
+	// The fully qualified image that the name stands for.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that makes, or made, the image.
+	// The build that is making, or made, the image.
 	BuildId *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
-	// Whether the image, or a build of it, was there before this request.
+	// Whether the image, or a build of it, existed before this request.
 	Cached *bool `protobuf:"varint,7,opt,name=cached,proto3,oneof" json:"cached,omitempty"`
-	// Whether the image is pushed to the user's repository for good.
+	// Whether the image is frozen: pushed to the user's own repository under a
+	// lasting name.
 	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
 	// Always false.
 	Mirror *bool `protobuf:"varint,9,opt,name=mirror,proto3,oneof" json:"mirror,omitempty"`
@@ -246,7 +247,7 @@ func (x *SubmitContainerTokenRequest) GetRequest() *ContainerRequest {
 	return nil
 }
 
-// SubmitContainerTokenResponse is the short answer of the deprecated path.
+// SubmitContainerTokenResponse is the short response of the deprecated path.
 type SubmitContainerTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The capability in the name.
@@ -257,9 +258,9 @@ type SubmitContainerTokenResponse struct {
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expiration,proto3" json:"expiration,omitempty"`
 	// Id of the request, for status and description.
 	RequestId *string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The fully qualified image behind the name.
+	// The fully qualified image that the name stands for.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that makes, or made, the image.
+	// The build that is making, or made, the image.
 	BuildId       *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -384,25 +385,25 @@ func (x *DescribeContainerRequest) GetRequestId() string {
 }
 
 // DescribeContainerResponse is a stored request without tokens, layer content,
-// values of variables, e-mail and address.
+// values of variables, e-mail address and IP address.
 type DescribeContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the request.
 	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The name that was answered.
+	// The name that was returned.
 	TargetImage *string `protobuf:"bytes,2,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// The fully qualified image behind the name.
+	// The fully qualified image that the name stands for.
 	ContainerImage *string `protobuf:"bytes,3,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	ContainerPlatform *string `protobuf:"bytes,4,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
-	// What is added to the image; a variable shows its name alone, and a "data:"
-	// layer no content.
+	// What is added to the image; variables are shown without values, and "data:"
+	// layers without content.
 	ContainerConfig *ContainerConfig `protobuf:"bytes,5,opt,name=container_config,json=containerConfig,proto3" json:"container_config,omitempty"`
 	// Digests that the reference has resolved to, newest first.
 	Digests []string `protobuf:"bytes,6,rep,name=digests,proto3" json:"digests,omitempty"`
-	// The client's own time stamp, as it was sent.
+	// The client's own timestamp, as sent.
 	Timestamp *string `protobuf:"bytes,7,opt,name=timestamp,proto3,oneof" json:"timestamp,omitempty"`
-	// The client's fingerprint, as it was sent.
+	// The client's fingerprint, as sent.
 	Fingerprint *string `protobuf:"bytes,8,opt,name=fingerprint,proto3,oneof" json:"fingerprint,omitempty"`
 	// Id of the user at their platform; absent for an anonymous caller.
 	UserId *float64 `protobuf:"fixed64,9,opt,name=user_id,json=userId,proto3,oneof" json:"user_id,omitempty"`
@@ -414,13 +415,13 @@ type DescribeContainerResponse struct {
 	WorkflowId *string `protobuf:"bytes,12,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
 	// Whether the request asked for a frozen image.
 	Freeze *bool `protobuf:"varint,13,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
-	// When the request came.
+	// When the request was made.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
 	// When the name stops, or stopped, working.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// When the request was revoked; absent when it was not.
+	// When the request was revoked; absent if it was not.
 	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
-	// The build that makes, or made, the image; absent without a recipe.
+	// The build that is making, or made, the image; absent without a recipe.
 	BuildId       *string `protobuf:"bytes,17,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -621,22 +622,22 @@ func (x *GetContainerStatusRequest) GetRequestId() string {
 	return ""
 }
 
-// GetContainerStatusResponse is where a request stands.
+// GetContainerStatusResponse is the state of a request.
 type GetContainerStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the request.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// "PENDING", "BUILDING", "SCANNING" or "DONE"; nothing else ever.
+	// "PENDING", "BUILDING", "SCANNING" or "DONE"; no other value will be added.
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// The build that makes, or made, the image.
+	// The build that is making, or made, the image.
 	BuildId *string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
-	// Whether the image can be pulled; always there once DONE.
+	// Whether the image can be pulled; always present once DONE.
 	Succeeded *bool `protobuf:"varint,4,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
 	// Why it cannot be pulled.
 	Reason *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Where to read more.
+	// Where to find out more.
 	DetailsUri *string `protobuf:"bytes,6,opt,name=details_uri,json=detailsUri,proto3,oneof" json:"details_uri,omitempty"`
-	// When the request came.
+	// When the request was made.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
 	// How long it took: nanoseconds as text, e.g. "60000000000"; absent until
 	// known.
@@ -989,7 +990,7 @@ func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
 	return nil
 }
 
-// ServiceInfo says which contract is spoken, by which build.
+// ServiceInfo is the version of the REST contract and of the program.
 type ServiceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Level of the REST contract, a strict semantic version, e.g. "1.31.0".
@@ -1049,8 +1050,8 @@ type ResolveTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Whether to read the durable record, passing by the copy in Redis. Asked for
-	// when a client wants a digest that the copy does not know.
+	// Whether to bypass the copy in Redis and read the durable record. Set when a
+	// client wants a digest that the copy does not know.
 	Fresh         bool `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1100,7 +1101,7 @@ func (x *ResolveTokenRequest) GetFresh() bool {
 	return false
 }
 
-// ResolveTokenResponse is what stands behind a token.
+// ResolveTokenResponse is what a token stands for.
 type ResolveTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan; never absent.
@@ -1245,7 +1246,8 @@ type StreamSifRequest struct {
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	// The first byte wanted, from 0.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes are wanted at most; 0 is none: only what the image is.
+	// How many bytes are wanted at most; 0 means none, only the description of
+	// the image.
 	Length        int64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,28 +39,29 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // ContainerService turns container requests into names that any engine can
-// pull, and tells the registry what stands behind a name.
+// pull, and tells the registry what a name stands for.
 type ContainerServiceClient interface {
-	// SubmitContainer answers a name for what the request describes. It never
+	// SubmitContainer returns a name for what the request describes. It never
 	// waits for a build.
 	SubmitContainer(ctx context.Context, in *SubmitContainerRequest, opts ...grpc.CallOption) (*SubmitContainerResponse, error)
-	// SubmitContainerToken answers a name in the deprecated way: the answer is
+	// SubmitContainerToken returns a name in the deprecated way: the response is
 	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(ctx context.Context, in *SubmitContainerTokenRequest, opts ...grpc.CallOption) (*SubmitContainerTokenResponse, error)
-	// DescribeContainer answers a stored request without its secrets. It outlives
-	// the name.
+	// DescribeContainer returns a stored request without its secrets. It is kept
+	// longer than the name works.
 	DescribeContainer(ctx context.Context, in *DescribeContainerRequest, opts ...grpc.CallOption) (*DescribeContainerResponse, error)
-	// GetContainerStatus says whether a container can be pulled by now.
+	// GetContainerStatus says whether a container can be pulled yet.
 	GetContainerStatus(ctx context.Context, in *GetContainerStatusRequest, opts ...grpc.CallOption) (*GetContainerStatusResponse, error)
-	// RevokeContainer ends a request: its name can no longer be pulled. Answers
-	// 204, also when repeated.
+	// RevokeContainer revokes the name of a request and cancels its build if
+	// nobody else waits for it. The response is 204, however often it is
+	// repeated.
 	RevokeContainer(ctx context.Context, in *RevokeContainerRequest, opts ...grpc.CallOption) (*RevokeContainerResponse, error)
-	// RevokeToken ends a name for an operator, who signs in with HTTP basic. Answers
-	// 200 with an empty body.
+	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
+	// basic. The response is 200 with an empty body.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
-	// GetServiceInfo says what is running.
+	// GetServiceInfo returns the versions of what is running.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
-	// ResolveToken answers the plan behind a token. NOT_FOUND when the token is
+	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
 	// unknown, expired or revoked. Internal.
 	ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error)
 	// RecordDigest keeps what a token's reference resolved to upstream, so that
@@ -70,8 +71,8 @@ type ContainerServiceClient interface {
 	// request has it. Internal.
 	GetLayer(ctx context.Context, in *GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetLayerResponse], error)
 	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
-	// request made none, UNAVAILABLE while it is being made. Internal: the gateway
-	// makes an HTTP download of it.
+	// request made none, UNAVAILABLE while it is being built. Internal: the
+	// gateway turns it into an HTTP download.
 	StreamSif(ctx context.Context, in *StreamSifRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamSifResponse], error)
 }
 
@@ -216,28 +217,29 @@ type ContainerService_StreamSifClient = grpc.ServerStreamingClient[StreamSifResp
 // for forward compatibility.
 //
 // ContainerService turns container requests into names that any engine can
-// pull, and tells the registry what stands behind a name.
+// pull, and tells the registry what a name stands for.
 type ContainerServiceServer interface {
-	// SubmitContainer answers a name for what the request describes. It never
+	// SubmitContainer returns a name for what the request describes. It never
 	// waits for a build.
 	SubmitContainer(context.Context, *SubmitContainerRequest) (*SubmitContainerResponse, error)
-	// SubmitContainerToken answers a name in the deprecated way: the answer is
+	// SubmitContainerToken returns a name in the deprecated way: the response is
 	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error)
-	// DescribeContainer answers a stored request without its secrets. It outlives
-	// the name.
+	// DescribeContainer returns a stored request without its secrets. It is kept
+	// longer than the name works.
 	DescribeContainer(context.Context, *DescribeContainerRequest) (*DescribeContainerResponse, error)
-	// GetContainerStatus says whether a container can be pulled by now.
+	// GetContainerStatus says whether a container can be pulled yet.
 	GetContainerStatus(context.Context, *GetContainerStatusRequest) (*GetContainerStatusResponse, error)
-	// RevokeContainer ends a request: its name can no longer be pulled. Answers
-	// 204, also when repeated.
+	// RevokeContainer revokes the name of a request and cancels its build if
+	// nobody else waits for it. The response is 204, however often it is
+	// repeated.
 	RevokeContainer(context.Context, *RevokeContainerRequest) (*RevokeContainerResponse, error)
-	// RevokeToken ends a name for an operator, who signs in with HTTP basic. Answers
-	// 200 with an empty body.
+	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
+	// basic. The response is 200 with an empty body.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
-	// GetServiceInfo says what is running.
+	// GetServiceInfo returns the versions of what is running.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
-	// ResolveToken answers the plan behind a token. NOT_FOUND when the token is
+	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
 	// unknown, expired or revoked. Internal.
 	ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error)
 	// RecordDigest keeps what a token's reference resolved to upstream, so that
@@ -247,8 +249,8 @@ type ContainerServiceServer interface {
 	// request has it. Internal.
 	GetLayer(*GetLayerRequest, grpc.ServerStreamingServer[GetLayerResponse]) error
 	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
-	// request made none, UNAVAILABLE while it is being made. Internal: the gateway
-	// makes an HTTP download of it.
+	// request made none, UNAVAILABLE while it is being built. Internal: the
+	// gateway turns it into an HTTP download.
 	StreamSif(*StreamSifRequest, grpc.ServerStreamingServer[StreamSifResponse]) error
 	mustEmbedUnimplementedContainerServiceServer()
 }

@@ -25,18 +25,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Plan is what stands behind a token: all that the registry needs to serve a
-// pull. It is also the form in which Redis holds a token. It holds no layer
-// content and no credentials.
+// Plan is what a token stands for: all that the registry needs to serve a pull.
+// It is also the form in which Redis holds a token. It holds no layer content
+// and no credentials.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The image to serve.
 	Source *Source `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Repository in the name that was answered, e.g. "library/ubuntu".
+	// Repository in the name that was returned, e.g. "library/ubuntu".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Tag or digest in the name that was answered. It differs from the source's
+	// Tag or digest in the name that was returned. It differs from the source's
 	// where an image asked for by digest is augmented.
 	Reference string `protobuf:"bytes,4,opt,name=reference,proto3" json:"reference,omitempty"`
 	// The platform that is augmented, e.g. "linux/arm64".
@@ -50,9 +50,9 @@ type Plan struct {
 	// Upstream digests that the source's reference has resolved to, newest first.
 	// The truth is SQL; this copy may lack the newest.
 	Digests []string `protobuf:"bytes,9,rep,name=digests,proto3" json:"digests,omitempty"`
-	// The build that makes, or made, the image; "" where none does.
+	// The build that is making, or made, the image; "" where none does.
 	BuildId string `protobuf:"bytes,10,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Whether the image was there when the request came: then there is no build to
+	// Whether the image existed when the request was made: then there is no build to
 	// wait for.
 	Built bool `protobuf:"varint,11,opt,name=built,proto3" json:"built,omitempty"`
 	// Whether the image is pushed for good to a repository of the user's. The token

@@ -28,21 +28,22 @@ const (
 
 // ContainerRequest says what should be in a container. Every field is optional
 // unless its comment says otherwise; absent, null, "", [] and {} mean the same.
-// Where two fields hold one thing under two names (platform…, tower…), either
-// may be given; both with different values are refused.
+// Where two fields are names for the same thing (platform…, tower…), either may
+// be given; different values in both are refused.
 type ContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// An existing image, "<registry>/<path>:<tag>" or "…@sha256:<hex>". Without a
-	// registry it is at docker.io; without a tag it is "latest".
+	// An existing image, "<registry>/<path>:<tag>" or "…@sha256:<hex>". The
+	// default registry is docker.io, the default tag "latest".
 	ContainerImage string `protobuf:"bytes,1,opt,name=container_image,json=containerImage,proto3" json:"container_image,omitempty"`
-	// A Dockerfile, base64 (standard alphabet), at most 10,000 characters encoded.
+	// A Dockerfile in base64 (standard alphabet), at most 10,000 characters
+	// encoded.
 	ContainerFile string `protobuf:"bytes,2,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
 	// What to add to the image.
 	ContainerConfig *ContainerConfig `protobuf:"bytes,3,opt,name=container_config,json=containerConfig,proto3" json:"container_config,omitempty"`
-	// A Conda environment file, base64, at most 50,000 characters encoded.
+	// A Conda environment file in base64, at most 50,000 characters encoded.
 	CondaFile string `protobuf:"bytes,4,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
 	// "linux/amd64" (the default), "linux/arm64", "amd64", "arm64", "x86_64",
-	// "aarch64", "linux/arm64/v8"; for builds also two of them with a comma.
+	// "aarch64", "linux/arm64/v8"; builds also take two, separated by a comma.
 	ContainerPlatform string `protobuf:"bytes,5,opt,name=container_platform,json=containerPlatform,proto3" json:"container_platform,omitempty"`
 	// Where built images are pushed, "<registry>/<path>".
 	BuildRepository string `protobuf:"bytes,6,opt,name=build_repository,json=buildRepository,proto3" json:"build_repository,omitempty"`
@@ -50,53 +51,55 @@ type ContainerRequest struct {
 	CacheRepository string `protobuf:"bytes,7,opt,name=cache_repository,json=cacheRepository,proto3" json:"cache_repository,omitempty"`
 	// When the client made the request: ISO-8601 with an offset.
 	Timestamp string `protobuf:"bytes,8,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	// Opaque to the service: stored and shown, never used.
+	// Opaque: stored and shown, never used.
 	Fingerprint string `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// Whether the image is pushed to build_repository for good.
+	// Whether to freeze the image: to push it to build_repository under a lasting
+	// name.
 	Freeze bool `protobuf:"varint,10,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	// "docker" or "oci" for an OCI image (the default), "sif" for a Singularity
 	// image.
 	Format string `protobuf:"bytes,11,opt,name=format,proto3" json:"format,omitempty"`
-	// Access token of the platform. Secret.
+	// An access token of the platform. Secret.
 	PlatformAccessToken string `protobuf:"bytes,12,opt,name=platform_access_token,json=platformAccessToken,proto3" json:"platform_access_token,omitempty"`
-	// Another name for platform_access_token, which existing clients send.
+	// Another name for platform_access_token, sent by existing clients.
 	TowerAccessToken string `protobuf:"bytes,13,opt,name=tower_access_token,json=towerAccessToken,proto3" json:"tower_access_token,omitempty"`
-	// Refresh token that belongs to the access token. Secret.
+	// The refresh token for the access token. Secret.
 	PlatformRefreshToken string `protobuf:"bytes,14,opt,name=platform_refresh_token,json=platformRefreshToken,proto3" json:"platform_refresh_token,omitempty"`
-	// Another name for platform_refresh_token, which existing clients send.
+	// Another name for platform_refresh_token, sent by existing clients.
 	TowerRefreshToken string `protobuf:"bytes,15,opt,name=tower_refresh_token,json=towerRefreshToken,proto3" json:"tower_refresh_token,omitempty"`
 	// Base URL of the platform that the access token belongs to; by default the
 	// service's own.
 	PlatformEndpoint string `protobuf:"bytes,16,opt,name=platform_endpoint,json=platformEndpoint,proto3" json:"platform_endpoint,omitempty"`
-	// Another name for platform_endpoint, which existing clients send.
+	// Another name for platform_endpoint, sent by existing clients.
 	TowerEndpoint string `protobuf:"bytes,17,opt,name=tower_endpoint,json=towerEndpoint,proto3" json:"tower_endpoint,omitempty"`
 	// The workspace whose registry credentials are used.
 	PlatformWorkspaceId *int64 `protobuf:"varint,18,opt,name=platform_workspace_id,json=platformWorkspaceId,proto3,oneof" json:"platform_workspace_id,omitempty"`
-	// Another name for platform_workspace_id, which existing clients send.
+	// Another name for platform_workspace_id, sent by existing clients.
 	TowerWorkspaceId *int64 `protobuf:"varint,19,opt,name=tower_workspace_id,json=towerWorkspaceId,proto3,oneof" json:"tower_workspace_id,omitempty"`
-	// Packages to build an image from.
+	// Packages to build an image with.
 	Packages *Packages `protobuf:"bytes,20,opt,name=packages,proto3" json:"packages,omitempty"`
 	// "conda/micromamba:v1" or "conda/micromamba:v2".
 	BuildTemplate string `protobuf:"bytes,21,opt,name=build_template,json=buildTemplate,proto3" json:"build_template,omitempty"`
-	// How the built image is named: "none", "tagPrefix" (the default),
+	// The strategy for naming the built image: "none", "tagPrefix" (the default),
 	// "imageSuffix".
 	NameStrategy string `protobuf:"bytes,22,opt,name=name_strategy,json=nameStrategy,proto3" json:"name_strategy,omitempty"`
-	// The files that container_file may COPY.
+	// The build context: the files that container_file can COPY.
 	BuildContext *Layer `protobuf:"bytes,23,opt,name=build_context,json=buildContext,proto3" json:"build_context,omitempty"`
-	// Whether to answer without starting a build.
+	// Whether to return a response without starting a build.
 	DryRun bool `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// The workflow that the name's life is bound to.
+	// A workflow: the name works for as long as it runs.
 	WorkflowId string `protobuf:"bytes,25,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Reserved for copying images to another registry; only false is served.
+	// Reserved for copying images to another registry; only false is accepted.
 	Mirror bool `protobuf:"varint,26,opt,name=mirror,proto3" json:"mirror,omitempty"`
-	// Reserved for security scans; only "none" is served.
+	// Reserved for security scans; only "none" is accepted.
 	ScanMode string `protobuf:"bytes,27,opt,name=scan_mode,json=scanMode,proto3" json:"scan_mode,omitempty"`
-	// Reserved for security scans; only an empty list is served.
+	// Reserved for security scans; only an empty list is accepted.
 	ScanLevels []string `protobuf:"bytes,28,rep,name=scan_levels,json=scanLevels,proto3" json:"scan_levels,omitempty"`
 	// Reserved for the compression of built layers; only an empty object is
-	// served.
+	// accepted.
 	BuildCompression *structpb.Struct `protobuf:"bytes,29,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
-	// Reserved for images whose content is added; only an empty list is served.
+	// Reserved for including the content of other images; only an empty list is
+	// accepted.
 	ContainerIncludes []string `protobuf:"bytes,30,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -342,18 +345,18 @@ func (x *ContainerRequest) GetContainerIncludes() []string {
 	return nil
 }
 
-// ContainerConfig is what a served image gets on top of what it has.
+// ContainerConfig is what is added to an image, or changed in it.
 type ContainerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program to run instead of the image's own.
+	// The program to run, in place of the image's own.
 	Entrypoint []string `protobuf:"bytes,1,rep,name=entrypoint,proto3" json:"entrypoint,omitempty"`
-	// The default arguments instead of the image's own.
+	// The default arguments, in place of the image's own.
 	Cmd []string `protobuf:"bytes,2,rep,name=cmd,proto3" json:"cmd,omitempty"`
-	// Environment variables, each "NAME=value", that win over the image's own.
+	// Environment variables, each "NAME=value"; they override the image's own.
 	Env []string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
-	// The directory to start in instead of the image's own.
+	// The directory to start in, in place of the image's own.
 	WorkingDir string `protobuf:"bytes,4,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// Layers to put on top, lowest first.
+	// Layers to add on top, lowest first.
 	Layers        []*Layer `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -424,12 +427,12 @@ func (x *ContainerConfig) GetLayers() []*Layer {
 	return nil
 }
 
-// Layer is a gzip'd tar, by content or by address. All fields are required.
+// Layer is a gzip'd tar, given by content or by URL. All fields are required.
 type Layer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "http(s)://…", or "data:" and the base64 of the gzip'd tar, at most
-	// 14,000,000 characters. Where the service answers it, a "data:" location is
-	// bare: its content is fetched by digest.
+	// 14,000,000 characters. In responses a "data:" location is bare: the content
+	// is fetched by digest.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
 	// Digest of the compressed bytes, "sha256:<64 hex>".
 	GzipDigest string `protobuf:"bytes,2,opt,name=gzip_digest,json=gzipDigest,proto3" json:"gzip_digest,omitempty"`
@@ -499,18 +502,18 @@ func (x *Layer) GetTarDigest() string {
 	return ""
 }
 
-// Packages is a list of packages to build an image from.
+// Packages is a list of packages to build an image with.
 type Packages struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "CONDA".
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// A Conda environment file, base64, at most 50,000 characters encoded.
+	// A Conda environment file in base64, at most 50,000 characters encoded.
 	Environment string `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Package specifications, e.g. "samtools=1.20", or one URL of a lock file.
 	Entries []string `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Channels, highest priority first.
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
-	// How the Conda image is made.
+	// How the Conda image is built.
 	CondaOpts     *CondaOptions `protobuf:"bytes,5,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -581,16 +584,16 @@ func (x *Packages) GetCondaOpts() *CondaOptions {
 	return nil
 }
 
-// CondaOptions says how a Conda image is made.
+// CondaOptions says how a Conda image is built.
 type CondaOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The image that installs the packages.
+	// The image in which the packages are installed.
 	MambaImage string `protobuf:"bytes,1,opt,name=mamba_image,json=mambaImage,proto3" json:"mamba_image,omitempty"`
 	// Dockerfile lines to append.
 	Commands []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
-	// Packages that every environment gets; given and empty, none.
+	// Packages that are added to every environment; an empty string means none.
 	BasePackages *string `protobuf:"bytes,3,opt,name=base_packages,json=basePackages,proto3,oneof" json:"base_packages,omitempty"`
-	// The image that the environment is put into.
+	// The base of the final image.
 	BaseImage     string `protobuf:"bytes,4,opt,name=base_image,json=baseImage,proto3" json:"base_image,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

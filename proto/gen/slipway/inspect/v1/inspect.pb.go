@@ -30,7 +30,7 @@ type InspectImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
 	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	// Query parameter: which entry of a multi-platform index to answer, e.g.
+	// Query parameter: which entry of a multi-platform index to return, e.g.
 	// "linux/arm64". Absent: the index itself.
 	Platform      *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -81,27 +81,27 @@ func (x *InspectImageRequest) GetPlatform() string {
 	return ""
 }
 
-// ImageQuery names an image and, where it is not public, who asks.
+// ImageQuery names an image and, if it is not public, who is asking.
 type ImageQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The image, e.g. "quay.io/biocontainers/samtools:1.20--h50ea8bc_0".
 	ContainerImage string `protobuf:"bytes,1,opt,name=container_image,json=containerImage,proto3" json:"container_image,omitempty"`
-	// Access token of the platform.
+	// An access token of the platform.
 	PlatformAccessToken string `protobuf:"bytes,2,opt,name=platform_access_token,json=platformAccessToken,proto3" json:"platform_access_token,omitempty"`
-	// Another name for platform_access_token, which existing clients send.
+	// Another name for platform_access_token, sent by existing clients.
 	TowerAccessToken string `protobuf:"bytes,3,opt,name=tower_access_token,json=towerAccessToken,proto3" json:"tower_access_token,omitempty"`
 	// Base URL of the platform that the token belongs to; by default the
 	// service's own.
 	PlatformEndpoint string `protobuf:"bytes,4,opt,name=platform_endpoint,json=platformEndpoint,proto3" json:"platform_endpoint,omitempty"`
-	// Another name for platform_endpoint, which existing clients send.
+	// Another name for platform_endpoint, sent by existing clients.
 	TowerEndpoint string `protobuf:"bytes,5,opt,name=tower_endpoint,json=towerEndpoint,proto3" json:"tower_endpoint,omitempty"`
 	// The workspace whose credentials are used.
 	PlatformWorkspaceId *int64 `protobuf:"varint,6,opt,name=platform_workspace_id,json=platformWorkspaceId,proto3,oneof" json:"platform_workspace_id,omitempty"`
-	// Another name for platform_workspace_id, which existing clients send.
+	// Another name for platform_workspace_id, sent by existing clients.
 	TowerWorkspaceId *int64 `protobuf:"varint,7,opt,name=tower_workspace_id,json=towerWorkspaceId,proto3,oneof" json:"tower_workspace_id,omitempty"`
 	// Refresh token that belongs to platform_access_token.
 	PlatformRefreshToken string `protobuf:"bytes,8,opt,name=platform_refresh_token,json=platformRefreshToken,proto3" json:"platform_refresh_token,omitempty"`
-	// Another name for platform_refresh_token, which existing clients send.
+	// Another name for platform_refresh_token, sent by existing clients.
 	TowerRefreshToken string `protobuf:"bytes,9,opt,name=tower_refresh_token,json=towerRefreshToken,proto3" json:"tower_refresh_token,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -205,7 +205,7 @@ type InspectImageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One image.
 	Container *ContainerInspection `protobuf:"bytes,1,opt,name=container,proto3,oneof" json:"container,omitempty"`
-	// A multi-platform index that was asked for without a platform.
+	// A multi-platform index, if no platform was given.
 	Index         *IndexInspection `protobuf:"bytes,2,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,7 +265,7 @@ type ContainerInspection struct {
 	HostName *string `protobuf:"bytes,2,opt,name=host_name,json=hostName,proto3,oneof" json:"host_name,omitempty"`
 	// The repository, e.g. "library/ubuntu".
 	ImageName *string `protobuf:"bytes,3,opt,name=image_name,json=imageName,proto3,oneof" json:"image_name,omitempty"`
-	// The tag or digest that was asked for.
+	// The tag or digest that was requested.
 	Reference *string `protobuf:"bytes,4,opt,name=reference,proto3,oneof" json:"reference,omitempty"`
 	// Digest of the manifest, e.g. "sha256:4bcb…".
 	Digest *string `protobuf:"bytes,5,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
@@ -388,9 +388,9 @@ type ImageConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// CPU architecture, e.g. "amd64".
 	Architecture *string `protobuf:"bytes,1,opt,name=architecture,proto3,oneof" json:"architecture,omitempty"`
-	// When the image was made, as the config states it.
+	// When the image was made, as stated in the config.
 	Created *string `protobuf:"bytes,2,opt,name=created,proto3,oneof" json:"created,omitempty"`
-	// Id of the container that the image was committed from, where there was one.
+	// Id of the container that the image was committed from, if there was one.
 	Container *string `protobuf:"bytes,3,opt,name=container,proto3,oneof" json:"container,omitempty"`
 	// Defaults for containers made from the image.
 	Config *RuntimeConfig `protobuf:"bytes,4,opt,name=config,proto3,oneof" json:"config,omitempty"`
@@ -677,7 +677,7 @@ func (x *RootFS) GetDiffIds() []string {
 // ImageManifest is the image manifest document.
 type ImageManifest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Always 2, but for Docker schema 1.
+	// 2, or 1 for Docker schema 1.
 	SchemaVersion *int32 `protobuf:"varint,1,opt,name=schema_version,json=schemaVersion,proto3,oneof" json:"schema_version,omitempty"`
 	// Media type of the manifest.
 	MediaType *string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
@@ -827,7 +827,7 @@ type Descriptor struct {
 	MediaType *string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
 	// Its digest.
 	Digest *string `protobuf:"bytes,2,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
-	// Its length in bytes; exact to 2^53.
+	// Its length in bytes.
 	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Annotations.
 	Annotations map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1094,7 +1094,7 @@ func (x *Login) GetRegistry() string {
 	return ""
 }
 
-// ValidateCredentialsResponse is bare true or false on the REST face.
+// ValidateCredentialsResponse is a bare true or false in REST.
 type ValidateCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// True when the registry accepted the login.

@@ -32,11 +32,11 @@ const (
 // InspectService reads image metadata with the caller's own credentials. It
 // keeps nothing.
 type InspectServiceClient interface {
-	// InspectImage answers the manifest and config of one image, or the entries
+	// InspectImage returns the manifest and config of one image, or the entries
 	// of a multi-platform index.
 	InspectImage(ctx context.Context, in *InspectImageRequest, opts ...grpc.CallOption) (*InspectImageResponse, error)
-	// ValidateCredentials says whether a registry accepts a login. It is charged
-	// as a pull.
+	// ValidateCredentials says whether a registry accepts a login. It counts as a
+	// pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
 }
 
@@ -75,11 +75,11 @@ func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *Vali
 // InspectService reads image metadata with the caller's own credentials. It
 // keeps nothing.
 type InspectServiceServer interface {
-	// InspectImage answers the manifest and config of one image, or the entries
+	// InspectImage returns the manifest and config of one image, or the entries
 	// of a multi-platform index.
 	InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error)
-	// ValidateCredentials says whether a registry accepts a login. It is charged
-	// as a pull.
+	// ValidateCredentials says whether a registry accepts a login. It counts as a
+	// pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)
 	mustEmbedUnimplementedInspectServiceServer()
 }

@@ -28,9 +28,9 @@ const (
 // CountBuildsRequest says which builds to count.
 type CountBuildsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A day, UTC, e.g. "2026-02-28"; "" is all days since counting began.
+	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
 	Date string `protobuf:"bytes,1,opt,name=date,proto3" json:"date,omitempty"`
-	// An organisation, e.g. "example.org"; "" is all.
+	// An organisation, e.g. "example.org"; "" means all.
 	Org           string `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -83,13 +83,13 @@ func (x *CountBuildsRequest) GetOrg() string {
 // CountBuildsResponse is the count of builds.
 type CountBuildsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "builds"; absent when both a day and an organisation were asked for.
+	// "builds"; absent if both a day and an organisation were given.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many; exact to 2^53. With a day and no organisation also those without
-	// an organisation.
+	// How many. With a day and without an organisation, this includes events that
+	// belong to none.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; exact to 2^53. Absent when there are none, or both a
-	// day and an organisation were asked for.
+	// How many by organisation. Absent if there are none, or if both a day and an
+	// organisation were given.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -149,9 +149,9 @@ func (x *CountBuildsResponse) GetOrgs() map[string]float64 {
 // CountPullsRequest says which pulls to count.
 type CountPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A day, UTC, e.g. "2026-02-28"; "" is all days since counting began.
+	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
 	Date string `protobuf:"bytes,1,opt,name=date,proto3" json:"date,omitempty"`
-	// An organisation, e.g. "example.org"; "" is all.
+	// An organisation, e.g. "example.org"; "" means all.
 	Org           string `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -206,9 +206,9 @@ type CountPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "pulls"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many; exact to 2^53. See CountBuildsResponse.
+	// How many. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; exact to 2^53. See CountBuildsResponse.
+	// How many by organisation. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -268,9 +268,9 @@ func (x *CountPullsResponse) GetOrgs() map[string]float64 {
 // CountFilesystemPullsRequest says which pulls to count.
 type CountFilesystemPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A day, UTC, e.g. "2026-02-28"; "" is all days since counting began.
+	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
 	Date string `protobuf:"bytes,1,opt,name=date,proto3" json:"date,omitempty"`
-	// An organisation, e.g. "example.org"; "" is all.
+	// An organisation, e.g. "example.org"; "" means all.
 	Org           string `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -325,9 +325,9 @@ type CountFilesystemPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "filesystem"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many; exact to 2^53. See CountBuildsResponse.
+	// How many. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation; exact to 2^53. See CountBuildsResponse.
+	// How many by organisation. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -30,16 +30,17 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MetricsService answers counts. Each call needs a metrics account (HTTP basic);
-// NOT_FOUND where metrics are switched off.
+// MetricsService returns counts. Each call needs a metrics account (HTTP
+// basic); NOT_FOUND if metrics are switched off.
 type MetricsServiceClient interface {
-	// CountBuilds counts the builds that were admitted: not images that were there
-	// already, not requests that joined a build. Each platform of a pair counts.
+	// CountBuilds counts the builds that were admitted, without requests for an
+	// image that already existed and without those that joined a build. Each
+	// platform of a pair counts.
 	CountBuilds(ctx context.Context, in *CountBuildsRequest, opts ...grpc.CallOption) (*CountBuildsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(ctx context.Context, in *CountPullsRequest, opts ...grpc.CallOption) (*CountPullsResponse, error)
-	// CountFilesystemPulls counts the pulls of images to which a file system
-	// client's layer was added.
+	// CountFilesystemPulls counts the pulls of images with a layer of a file
+	// system client.
 	CountFilesystemPulls(ctx context.Context, in *CountFilesystemPullsRequest, opts ...grpc.CallOption) (*CountFilesystemPullsResponse, error)
 }
 
@@ -85,16 +86,17 @@ func (c *metricsServiceClient) CountFilesystemPulls(ctx context.Context, in *Cou
 // All implementations must embed UnimplementedMetricsServiceServer
 // for forward compatibility.
 //
-// MetricsService answers counts. Each call needs a metrics account (HTTP basic);
-// NOT_FOUND where metrics are switched off.
+// MetricsService returns counts. Each call needs a metrics account (HTTP
+// basic); NOT_FOUND if metrics are switched off.
 type MetricsServiceServer interface {
-	// CountBuilds counts the builds that were admitted: not images that were there
-	// already, not requests that joined a build. Each platform of a pair counts.
+	// CountBuilds counts the builds that were admitted, without requests for an
+	// image that already existed and without those that joined a build. Each
+	// platform of a pair counts.
 	CountBuilds(context.Context, *CountBuildsRequest) (*CountBuildsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(context.Context, *CountPullsRequest) (*CountPullsResponse, error)
-	// CountFilesystemPulls counts the pulls of images to which a file system
-	// client's layer was added.
+	// CountFilesystemPulls counts the pulls of images with a layer of a file
+	// system client.
 	CountFilesystemPulls(context.Context, *CountFilesystemPullsRequest) (*CountFilesystemPullsResponse, error)
 	mustEmbedUnimplementedMetricsServiceServer()
 }

@@ -118,17 +118,17 @@ type ServiceInfo struct {
 	ApiVersion string `protobuf:"bytes,2,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
 	// What the program was built from.
 	CommitId string `protobuf:"bytes,3,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
-	// Ways to sign in, e.g. "oidc".
+	// The ways to sign in, e.g. "oidc".
 	AuthTypes []string `protobuf:"bytes,4,rep,name=auth_types,json=authTypes,proto3" json:"auth_types,omitempty"`
 	// Where to sign in.
 	LoginPath string `protobuf:"bytes,5,opt,name=login_path,json=loginPath,proto3" json:"login_path,omitempty"`
-	// Empty; clients ask for it.
+	// Empty; clients expect it.
 	Navbar *Navbar `protobuf:"bytes,6,opt,name=navbar,proto3" json:"navbar,omitempty"`
 	// How often a run should report, in seconds.
 	HeartbeatInterval int32 `protobuf:"varint,7,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
-	// Whether users have a workspace of their own.
+	// Whether users have a personal workspace.
 	UserWorkspaceEnabled bool `protobuf:"varint,8,opt,name=user_workspace_enabled,json=userWorkspaceEnabled,proto3" json:"user_workspace_enabled,omitempty"`
-	// Where people find out more.
+	// Where people can find out more.
 	LandingUrl string `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3" json:"landing_url,omitempty"`
 	// Whether container requests are served.
 	WaveEnabled   bool `protobuf:"varint,10,opt,name=wave_enabled,json=waveEnabled,proto3" json:"wave_enabled,omitempty"`
@@ -386,31 +386,31 @@ func (x *GetUserInfoResponse) GetDefaultWorkspaceId() *wrapperspb.DoubleValue {
 // User is a person.
 type User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user's id; exact to 2^53.
+	// The user's id.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Short name, e.g. "ada".
+	// The user name, e.g. "ada".
 	UserName string `protobuf:"bytes,2,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
-	// E-mail address.
+	// The e-mail address.
 	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	// First name.
+	// The first name.
 	FirstName string `protobuf:"bytes,4,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
-	// Last name.
+	// The last name.
 	LastName string `protobuf:"bytes,5,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
-	// Where they work.
+	// Where the user works.
 	Organization string `protobuf:"bytes,6,opt,name=organization,proto3" json:"organization,omitempty"`
-	// About them.
+	// A description.
 	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
-	// Address of a picture.
+	// The address of a picture.
 	Avatar string `protobuf:"bytes,8,opt,name=avatar,proto3" json:"avatar,omitempty"`
 	// Always false.
 	Notification bool `protobuf:"varint,9,opt,name=notification,proto3" json:"notification,omitempty"`
 	// Always false.
 	WaveBuildNotification bool `protobuf:"varint,10,opt,name=wave_build_notification,json=waveBuildNotification,proto3" json:"wave_build_notification,omitempty"`
-	// When the user was made; whole seconds.
+	// When the user was created; whole seconds.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it was changed.
+	// When it was last changed.
 	LastUpdated *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=last_updated,json=lastUpdated,proto3" json:"last_updated,omitempty"`
-	// When a token was last used, coarsely.
+	// Approximately when a token was last used.
 	LastAccess *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_access,json=lastAccess,proto3" json:"last_access,omitempty"`
 	// Always false.
 	Deleted       bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
@@ -592,10 +592,10 @@ func (x *ListUserWorkspacesRequest) GetUserId() int64 {
 	return 0
 }
 
-// ListUserWorkspacesResponse is where a user works.
+// ListUserWorkspacesResponse lists where a user works.
 type ListUserWorkspacesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each organisation once without a workspace, then its workspaces.
+	// Each organisation once on its own, then once with each of its workspaces.
 	OrgsAndWorkspaces []*UserWorkspace `protobuf:"bytes,1,rep,name=orgs_and_workspaces,json=orgsAndWorkspaces,proto3" json:"orgs_and_workspaces,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -641,21 +641,21 @@ func (x *ListUserWorkspacesResponse) GetOrgsAndWorkspaces() []*UserWorkspace {
 // UserWorkspace is an organisation, or a workspace of one.
 type UserWorkspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The organisation; exact to 2^53.
+	// The organisation.
 	OrgId float64 `protobuf:"fixed64,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
 	// Its name.
 	OrgName string `protobuf:"bytes,2,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
 	// Always null.
 	OrgLogoUrl *wrapperspb.StringValue `protobuf:"bytes,3,opt,name=org_logo_url,json=orgLogoUrl,proto3" json:"org_logo_url,omitempty"`
-	// "academic", "commercial" and the like; here "community".
+	// Always "community".
 	OrgType string `protobuf:"bytes,4,opt,name=org_type,json=orgType,proto3" json:"org_type,omitempty"`
 	// The workspace; null for the organisation itself.
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// Its name; null likewise.
+	// Its name; null for the organisation itself.
 	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,6,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
-	// Its full name; null likewise.
+	// Its full name; null for the organisation itself.
 	WorkspaceFullName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=workspace_full_name,json=workspaceFullName,proto3" json:"workspace_full_name,omitempty"`
-	// PRIVATE or SHARED; null likewise.
+	// PRIVATE or SHARED; null for the organisation itself.
 	Visibility *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=visibility,proto3" json:"visibility,omitempty"`
 	// What the user may do there, e.g. "owner".
 	Roles         []string `protobuf:"bytes,9,rep,name=roles,proto3" json:"roles,omitempty"`
@@ -793,7 +793,8 @@ func (*ListTokensRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
-// ListTokensResponse is what gives access in the caller's name.
+// ListTokensResponse lists everything that gives access on behalf of the
+// caller.
 type ListTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The access tokens, by name.
@@ -848,21 +849,21 @@ func (x *ListTokensResponse) GetSessions() []*SessionRecord {
 	return nil
 }
 
-// SessionRecord is a program that the caller let in, without what is secret.
+// SessionRecord is a program that the caller let in, without its secrets.
 type SessionRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id that DELETE takes, as it takes a token's; exact to 2^53.
+	// The id for DELETE, which takes sessions as well as tokens.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the program calls itself; anybody can call themselves anything.
+	// What the program calls itself; this is not verified.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// The access token that the caller signed in with, without which the session
-	// ends; null: they signed in at the provider.
+	// The access token that the caller signed in with; the session ends with it.
+	// Null if they signed in with the OIDC provider.
 	TokenId *wrapperspb.DoubleValue `protobuf:"bytes,3,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	// When it last got new tokens.
+	// When it was last given new tokens.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
 	// When the caller let it in.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it ends, unless the program refreshes its tokens before.
+	// When it ends unless the program refreshes its tokens first.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -940,18 +941,18 @@ func (x *SessionRecord) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
-// TokenRecord is an access token without what is secret.
+// TokenRecord is an access token, without its secret.
 type TokenRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id that DELETE takes; exact to 2^53.
+	// The id for DELETE.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the user calls it.
+	// The name that the user gave it.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// When it was last used, coarsely; null: never.
+	// Approximately when it was last used; null: never.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
-	// When it was made.
+	// When it was created.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it ends; null: never.
+	// When it expires; null: never.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1022,7 +1023,7 @@ func (x *TokenRecord) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreateTokenRequest is a token to make.
+// CreateTokenRequest is a token to create.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
@@ -1071,9 +1072,9 @@ func (x *CreateTokenRequest) GetToken() *TokenSpec {
 // TokenSpec describes a token.
 type TokenSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to call it; 1 to 50 characters.
+	// Its name; 1 to 50 characters.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When it ends, RFC 3339, e.g. "2027-01-31T12:00:00Z"; empty: never.
+	// When it expires (RFC 3339), e.g. "2027-01-31T12:00:00Z"; empty: never.
 	Expires       string `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1126,7 +1127,7 @@ func (x *TokenSpec) GetExpires() string {
 // CreateTokenResponse is a new token.
 type CreateTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token. Secret; shown this once.
+	// The token. Secret; shown only once.
 	AccessKey string `protobuf:"bytes,1,opt,name=access_key,json=accessKey,proto3" json:"access_key,omitempty"`
 	// Its record.
 	Token         *TokenRecord `protobuf:"bytes,2,opt,name=token,proto3" json:"token,omitempty"`
@@ -1178,8 +1179,8 @@ func (x *CreateTokenResponse) GetToken() *TokenRecord {
 	return nil
 }
 
-// DeleteTokenRequest names a token or a session. With a token end the sessions that
-// began with it.
+// DeleteTokenRequest names a token or a session. The sessions that began with a
+// token end with it.
 type DeleteTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of either.
@@ -1225,7 +1226,7 @@ func (x *DeleteTokenRequest) GetTokenId() int64 {
 	return 0
 }
 
-// DeleteTokenResponse says nothing: 204.
+// DeleteTokenResponse is empty: 204.
 type DeleteTokenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1299,7 +1300,7 @@ func (*DeleteAllTokensRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{19}
 }
 
-// DeleteAllTokensResponse says nothing: 204.
+// DeleteAllTokensResponse is empty: 204.
 type DeleteAllTokensResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

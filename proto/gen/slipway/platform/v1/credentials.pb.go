@@ -25,30 +25,31 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CredentialsRecord is credentials without what is secret.
+// CredentialsRecord is a record of credentials, without its secrets.
 type CredentialsRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to 22 of A-Z, a-z, 0-9.
+	// At most 22 of A-Z, a-z, 0-9.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What it is called.
+	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// About it.
+	// A description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// "container-reg", or another that is kept and not interpreted.
+	// "container-reg", or another one that is stored but not interpreted.
 	Provider string `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
-	// Where it is for.
+	// The address that the credentials are for.
 	BaseUrl string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	// Always empty.
 	Category string `protobuf:"bytes,6,opt,name=category,proto3" json:"category,omitempty"`
-	// What is not secret, e.g. {"registry": "quay.io", "userName": "ada"}.
+	// The parts that are not secret, e.g. {"registry": "quay.io", "userName":
+	// "ada"}.
 	Keys *structpb.Struct `protobuf:"bytes,7,opt,name=keys,proto3" json:"keys,omitempty"`
 	// Always false.
 	Deleted bool `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	// When it was last read; null: never.
+	// When it was last used; null: never.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
-	// When it was made.
+	// When it was created.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it was changed.
+	// When it was last changed.
 	LastUpdated *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=last_updated,json=lastUpdated,proto3" json:"last_updated,omitempty"`
 	// Always "AVAILABLE".
 	Status        string `protobuf:"bytes,12,opt,name=status,proto3" json:"status,omitempty"`
@@ -170,18 +171,19 @@ func (x *CredentialsRecord) GetStatus() string {
 	return ""
 }
 
-// CredentialsSpec is credentials to keep. What is absent stays as it is.
+// CredentialsSpec is credentials to store. Fields that are absent stay as they
+// are.
 type CredentialsSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ignored.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// 1 to 100 characters.
 	Name *string `protobuf:"bytes,2,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// About it.
+	// A description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// Default "container-reg".
 	Provider *string `protobuf:"bytes,4,opt,name=provider,proto3,oneof" json:"provider,omitempty"`
-	// Where it is for.
+	// The address that the credentials are for.
 	BaseUrl *string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3,oneof" json:"base_url,omitempty"`
 	// For container-reg: userName, password, registry (host or host/path; absent
 	// is docker.io).
@@ -311,7 +313,7 @@ func (x *CredentialsBody) GetCredentials() *CredentialsSpec {
 // ListCredentialsRequest names a workspace.
 type ListCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,10 +402,10 @@ func (x *ListCredentialsResponse) GetCredentials() []*CredentialsRecord {
 	return nil
 }
 
-// CreateCredentialsRequest is credentials to keep.
+// CreateCredentialsRequest is credentials to store.
 type CreateCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body.
 	Body          *CredentialsBody `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
@@ -506,7 +508,7 @@ type DescribeCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record's id.
 	CredentialsId string `protobuf:"bytes,1,opt,name=credentials_id,json=credentialsId,proto3" json:"credentials_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -607,7 +609,7 @@ type UpdateCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record's id.
 	CredentialsId string `protobuf:"bytes,1,opt,name=credentials_id,json=credentialsId,proto3" json:"credentials_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body.
 	Body          *CredentialsBody `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
@@ -666,7 +668,7 @@ func (x *UpdateCredentialsRequest) GetBody() *CredentialsBody {
 	return nil
 }
 
-// UpdateCredentialsResponse says nothing: 204.
+// UpdateCredentialsResponse is empty: 204.
 type UpdateCredentialsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -708,9 +710,10 @@ type DeleteCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record's id.
 	CredentialsId string `protobuf:"bytes,1,opt,name=credentials_id,json=credentialsId,proto3" json:"credentials_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: refuse with 409 when it was read in the last hour.
+	// Query parameter: whether to refuse, with 409, if the credentials were used
+	// within the last hour.
 	Checked       bool `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -767,7 +770,7 @@ func (x *DeleteCredentialsRequest) GetChecked() bool {
 	return false
 }
 
-// DeleteCredentialsResponse says nothing: 204.
+// DeleteCredentialsResponse is empty: 204.
 type DeleteCredentialsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -809,7 +812,7 @@ type ValidateCredentialsNameRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Query parameter: the name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -859,7 +862,7 @@ func (x *ValidateCredentialsNameRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// ValidateCredentialsNameResponse says nothing: 204, free.
+// ValidateCredentialsNameResponse is empty: 204, the name is free.
 type ValidateCredentialsNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -901,11 +904,11 @@ type GetCredentialsKeysRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The record's id.
 	CredentialsId string `protobuf:"bytes,1,opt,name=credentials_id,json=credentialsId,proto3" json:"credentials_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: the answer of POST /pairing.
+	// Query parameter: the pairingId of POST /pairing.
 	PairingId string `protobuf:"bytes,3,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
-	// Query parameter: the packet, 1 (the default) or 2.
+	// Query parameter: the version of the packet, 1 (the default) or 2.
 	Version       int32 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1062,7 +1065,7 @@ func (x *CreatePairingRequest) GetPairing() *PairingSpec {
 	return nil
 }
 
-// PairingSpec is a service's key.
+// PairingSpec is the key of a service.
 type PairingSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RSA public key of 2048 bits or more: base64 of its SubjectPublicKeyInfo, or
@@ -1112,7 +1115,7 @@ func (x *PairingSpec) GetPublicKey() string {
 // CreatePairingResponse names the pairing.
 type CreatePairingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What GET /credentials/{id}/keys takes.
+	// The pairingId for GET /credentials/{id}/keys.
 	PairingId string `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
 	// When it ends.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
@@ -1167,7 +1170,7 @@ func (x *CreatePairingResponse) GetExpires() *timestamppb.Timestamp {
 // ListComputeEnvsRequest names a workspace.
 type ListComputeEnvsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -28,23 +28,23 @@ const (
 // Organization is a group of people with workspaces.
 type Organization struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; exact to 2^53.
+	// Its id.
 	OrgId float64 `protobuf:"fixed64,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Its full name.
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
-	// About it.
+	// A description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// Where it is.
+	// The location.
 	Location string `protobuf:"bytes,5,opt,name=location,proto3" json:"location,omitempty"`
-	// Its address.
+	// The address of its website.
 	Website string `protobuf:"bytes,6,opt,name=website,proto3" json:"website,omitempty"`
 	// Always null.
 	LogoUrl *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=logo_url,json=logoUrl,proto3" json:"logo_url,omitempty"`
-	// The caller as a member; null: no member.
+	// The membership of the caller; null if there is none.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,8,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// owner or member; null likewise.
+	// owner or member; null for those who are not members.
 	MemberRole *wrapperspb.StringValue `protobuf:"bytes,9,opt,name=member_role,json=memberRole,proto3" json:"member_role,omitempty"`
 	// Always "community".
 	Type          string `protobuf:"bytes,10,opt,name=type,proto3" json:"type,omitempty"`
@@ -152,19 +152,19 @@ func (x *Organization) GetType() string {
 	return ""
 }
 
-// OrganizationSpec is what can be said of an organisation. What is absent stays
-// as it is.
+// OrganizationSpec describes an organisation. Fields that are absent stay as
+// they are.
 type OrganizationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 2 to 40 characters, e.g. "lab".
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// E.g. "The Lab".
 	FullName *string `protobuf:"bytes,2,opt,name=full_name,json=fullName,proto3,oneof" json:"full_name,omitempty"`
-	// About it.
+	// A description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Where it is.
+	// The location.
 	Location *string `protobuf:"bytes,4,opt,name=location,proto3,oneof" json:"location,omitempty"`
-	// Its address.
+	// The address of its website.
 	Website       *string `protobuf:"bytes,5,opt,name=website,proto3,oneof" json:"website,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -238,15 +238,15 @@ func (x *OrganizationSpec) GetWebsite() string {
 // ListOrganizationsRequest is a page.
 type ListOrganizationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to answer at most; 0 or absent is 100.
+	// Query parameter: how many to return at most; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a part of a name.
+	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: instead of offset, a page from 1 on.
+	// Query parameter: a page number, from 1, in place of offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: instead of max, what a page holds.
+	// Query parameter: the size of a page, in place of max.
 	PageSize      *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,7 +322,7 @@ type ListOrganizationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Organizations []*Organization `protobuf:"bytes,1,rep,name=organizations,proto3" json:"organizations,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -372,7 +372,7 @@ func (x *ListOrganizationsResponse) GetTotalSize() int32 {
 	return 0
 }
 
-// CreateOrganizationRequest is an organisation to make.
+// CreateOrganizationRequest is an organisation to create.
 type CreateOrganizationRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
@@ -657,7 +657,7 @@ func (x *UpdateOrganizationRequest) GetOrganization() *OrganizationSpec {
 	return nil
 }
 
-// UpdateOrganizationResponse says nothing: 204.
+// UpdateOrganizationResponse is empty: 204.
 type UpdateOrganizationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -740,7 +740,7 @@ func (x *DeleteOrganizationRequest) GetOrgId() int64 {
 	return 0
 }
 
-// DeleteOrganizationResponse says nothing: 204.
+// DeleteOrganizationResponse is empty: 204.
 type DeleteOrganizationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -823,7 +823,7 @@ func (x *ValidateOrganizationNameRequest) GetName() string {
 	return ""
 }
 
-// ValidateOrganizationNameResponse says nothing: 204, free.
+// ValidateOrganizationNameResponse is empty: 204, the name is free.
 type ValidateOrganizationNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -863,19 +863,19 @@ func (*ValidateOrganizationNameResponse) Descriptor() ([]byte, []int) {
 // Member is a user in an organisation.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The membership's id; exact to 2^53.
+	// The membership's id.
 	MemberId float64 `protobuf:"fixed64,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// The user's id; exact to 2^53.
+	// The user's id.
 	UserId float64 `protobuf:"fixed64,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Short name.
+	// The user name.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
-	// E-mail address.
+	// The e-mail address.
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
-	// First name.
+	// The first name.
 	FirstName string `protobuf:"bytes,5,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
-	// Last name.
+	// The last name.
 	LastName string `protobuf:"bytes,6,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
-	// Address of a picture.
+	// The address of a picture.
 	Avatar string `protobuf:"bytes,7,opt,name=avatar,proto3" json:"avatar,omitempty"`
 	// owner or member.
 	Role          string `protobuf:"bytes,8,opt,name=role,proto3" json:"role,omitempty"`
@@ -972,15 +972,15 @@ func (x *Member) GetRole() string {
 // ListMembersRequest is a page.
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to answer at most; 0 or absent is 100.
+	// Query parameter: how many to return at most; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a part of a name.
+	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: instead of offset, a page from 1 on.
+	// Query parameter: a page number, from 1, in place of offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: instead of max, what a page holds.
+	// Query parameter: the size of a page, in place of max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId         int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -1065,7 +1065,7 @@ type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1326,7 +1326,7 @@ func (x *UpdateMemberRoleRequest) GetRole() *RoleSpec {
 	return nil
 }
 
-// UpdateMemberRoleResponse says nothing: 204.
+// UpdateMemberRoleResponse is empty: 204.
 type UpdateMemberRoleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1465,7 +1465,7 @@ func (x *DeleteMemberRequest) GetMemberId() int64 {
 	return 0
 }
 
-// DeleteMemberResponse says nothing: 204.
+// DeleteMemberResponse is empty: 204.
 type DeleteMemberResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1548,7 +1548,7 @@ func (x *LeaveOrganizationRequest) GetOrgId() int64 {
 	return 0
 }
 
-// LeaveOrganizationResponse says nothing: 204.
+// LeaveOrganizationResponse is empty: 204.
 type LeaveOrganizationResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Identity is who asks. Everywhere (limits, caches, scopes) two callers are the
+// Identity is who is asking. Everywhere (limits, caches, scopes) two callers are the
 // same if and only if endpoint, user id and workspace are the same. Absent
 // where a caller is anonymous.
 type Identity struct {
@@ -35,11 +35,11 @@ type Identity struct {
 	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// The user's id at that platform; 1 or greater.
 	UserId int64 `protobuf:"varint,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// The user's short name, e.g. "ada".
+	// The user name, e.g. "ada".
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
-	// The user's e-mail address. Never shown in an answer of the REST face.
+	// The user's e-mail address. Never shown in a REST response.
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
-	// The workspace that the caller acts in; 0 is the personal one.
+	// The workspace that the caller acts in; 0 means the personal one.
 	WorkspaceId   int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -115,12 +115,12 @@ type AuthorizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The access token as the client sent it, without "Bearer ".
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// The workspace that the caller wants to act in; 0 is the personal one.
+	// The workspace that the caller wants to act in; 0 means the personal one.
 	WorkspaceId int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	// Base URL of the platform that the token is for; empty is this one.
 	Endpoint string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
-	// Makes a new access token when that platform says that the first has expired;
-	// may be empty. Secret.
+	// Used to get a new access token when that platform says that the first has
+	// expired; may be empty. Secret.
 	RefreshToken  string `protobuf:"bytes,4,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -237,7 +237,8 @@ type GetCredentialsRequest struct {
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The registry's host, with its port where it is not the default, and the
 	// repository, e.g. "docker.io/library/alpine" or "registry.example.org:5000".
-	// The longest key that it starts with, by path component, is answered.
+	// The credentials with the longest matching prefix, by path component, are
+	// returned.
 	Registry      string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -292,10 +293,10 @@ type GetCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Absent when the user has none.
 	Credentials *Credentials `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
-	// How long the answer may be remembered, in seconds.
+	// How long the response may be cached, in seconds.
 	MaxAge int32 `protobuf:"varint,2,opt,name=max_age,json=maxAge,proto3" json:"max_age,omitempty"`
-	// Why the user gets none though the workspace has some: a part of a sentence, for
-	// whom the registry refuses. Empty otherwise.
+	// Why the user gets none although the workspace has some: a clause for the
+	// error message if the registry refuses. Empty otherwise.
 	Withheld      string `protobuf:"bytes,3,opt,name=withheld,proto3" json:"withheld,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -355,7 +356,7 @@ func (x *GetCredentialsResponse) GetWithheld() string {
 // GetRunStateRequest names a run.
 type GetRunStateRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who says that it is theirs.
+	// On whose behalf.
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The run's id.
 	WorkflowId    string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
@@ -407,7 +408,7 @@ func (x *GetRunStateRequest) GetWorkflowId() string {
 	return ""
 }
 
-// GetRunStateResponse says how it is.
+// GetRunStateResponse is the state of a run.
 type GetRunStateResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether it is SUBMITTED or RUNNING.

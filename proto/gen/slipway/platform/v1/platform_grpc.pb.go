@@ -89,147 +89,148 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PlatformService answers for users: who they are, what is theirs, and what
-// they ran. A call without a REST door is internal: only rooms of the same
-// installation can reach it. Of two doors that fit a path the one that stands
-// later here is taken, so fixed paths follow those with parameters.
+// PlatformService knows users: who they are, what belongs to them, and what
+// they ran. A call without a REST path is internal: only services of the same
+// installation can make it. Of two paths that match, the one declared later is
+// taken, so fixed paths follow those with parameters.
 type PlatformServiceClient interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
-	// user is no member of the workspace; INVALID_ARGUMENT for an endpoint that is
-	// not believed; UNAVAILABLE or DEADLINE_EXCEEDED when it does not answer.
+	// user does not take part in the workspace; INVALID_ARGUMENT for an endpoint
+	// that is not trusted; UNAVAILABLE or DEADLINE_EXCEEDED when it does not
+	// answer.
 	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
-	// GetCredentials answers a user's credentials for one registry. A user
-	// without any for it is no error: the answer's `credentials` is absent.
-	// A user whose role in the workspace may not launch has none there.
-	// PERMISSION_DENIED when the user is no member of the workspace.
+	// GetCredentials returns a user's credentials for one registry. Having none
+	// is not an error: `credentials` is then absent. A user whose role in the
+	// workspace may not launch has none there. PERMISSION_DENIED when the user
+	// does not take part in the workspace.
 	GetCredentials(ctx context.Context, in *GetCredentialsRequest, opts ...grpc.CallOption) (*GetCredentialsResponse, error)
-	// GetRunState says whether a run goes on. A run that there is not, or that the
-	// user may not see, does not.
+	// GetRunState says whether a run is live. One that does not exist, or that
+	// the user may not see, is not.
 	GetRunState(ctx context.Context, in *GetRunStateRequest, opts ...grpc.CallOption) (*GetRunStateResponse, error)
-	// CreateCode answers an authorization code for whoever shows an access token,
-	// to be sent to a program on the same machine. For the gateway's sign-in page.
+	// CreateCode returns an authorization code to whoever presents an access
+	// token, for a program on the same machine. For the gateway's sign-in page.
 	CreateCode(ctx context.Context, in *CreateCodeRequest, opts ...grpc.CallOption) (*CreateCodeResponse, error)
-	// BeginSignIn answers where a person signs in at the OIDC provider. For the
-	// gateway.
+	// BeginSignIn returns the address at which a person signs in with the OIDC
+	// provider. For the gateway.
 	BeginSignIn(ctx context.Context, in *BeginSignInRequest, opts ...grpc.CallOption) (*BeginSignInResponse, error)
 	// FinishSignIn takes what the provider sent the person back with. For the
 	// gateway.
 	FinishSignIn(ctx context.Context, in *FinishSignInRequest, opts ...grpc.CallOption) (*FinishSignInResponse, error)
-	// IssueTokens answers an access token that ends soon and a refresh token, for
-	// a code or for a refresh token. For the gateway's token endpoint.
+	// IssueTokens returns a short-lived access token and a refresh token in
+	// exchange for a code or a refresh token. For the gateway's token endpoint.
 	IssueTokens(ctx context.Context, in *IssueTokensRequest, opts ...grpc.CallOption) (*IssueTokensResponse, error)
-	// GetServiceInfo says what is running. It needs no token.
+	// GetServiceInfo returns the versions of what is running. No token is needed.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
-	// GetUserInfo says whose token it is.
+	// GetUserInfo returns the user that the token belongs to.
 	GetUserInfo(ctx context.Context, in *GetUserInfoRequest, opts ...grpc.CallOption) (*GetUserInfoResponse, error)
 	// ListUserWorkspaces lists the organisations and workspaces of a user.
 	ListUserWorkspaces(ctx context.Context, in *ListUserWorkspacesRequest, opts ...grpc.CallOption) (*ListUserWorkspacesResponse, error)
-	// ListTokens lists the caller's access tokens, without what is secret.
+	// ListTokens lists the caller's access tokens, without their secrets.
 	ListTokens(ctx context.Context, in *ListTokensRequest, opts ...grpc.CallOption) (*ListTokensResponse, error)
-	// CreateToken makes an access token. The token is shown this once.
+	// CreateToken creates an access token, which is shown only once.
 	CreateToken(ctx context.Context, in *CreateTokenRequest, opts ...grpc.CallOption) (*CreateTokenResponse, error)
-	// DeleteToken revokes one of the caller's tokens, at once.
+	// DeleteToken revokes one of the caller's tokens immediately.
 	DeleteToken(ctx context.Context, in *DeleteTokenRequest, opts ...grpc.CallOption) (*DeleteTokenResponse, error)
-	// DeleteAllTokens revokes all of the caller's tokens, the one of this call
-	// too.
+	// DeleteAllTokens revokes all of the caller's tokens, including the one that
+	// makes the call.
 	DeleteAllTokens(ctx context.Context, in *DeleteAllTokensRequest, opts ...grpc.CallOption) (*DeleteAllTokensResponse, error)
 	// ListOrganizations lists the organisations that the caller is a member of.
 	ListOrganizations(ctx context.Context, in *ListOrganizationsRequest, opts ...grpc.CallOption) (*ListOrganizationsResponse, error)
-	// CreateOrganization makes an organisation, which the caller owns.
+	// CreateOrganization creates an organisation owned by the caller.
 	CreateOrganization(ctx context.Context, in *CreateOrganizationRequest, opts ...grpc.CallOption) (*CreateOrganizationResponse, error)
-	// DescribeOrganization answers one organisation.
+	// DescribeOrganization returns one organisation.
 	DescribeOrganization(ctx context.Context, in *DescribeOrganizationRequest, opts ...grpc.CallOption) (*DescribeOrganizationResponse, error)
-	// UpdateOrganization changes what is given.
+	// UpdateOrganization changes the fields that are given.
 	UpdateOrganization(ctx context.Context, in *UpdateOrganizationRequest, opts ...grpc.CallOption) (*UpdateOrganizationResponse, error)
-	// DeleteOrganization removes an organisation without workspaces.
+	// DeleteOrganization deletes an organisation that has no workspaces.
 	DeleteOrganization(ctx context.Context, in *DeleteOrganizationRequest, opts ...grpc.CallOption) (*DeleteOrganizationResponse, error)
 	// ValidateOrganizationName says whether a name is free.
 	ValidateOrganizationName(ctx context.Context, in *ValidateOrganizationNameRequest, opts ...grpc.CallOption) (*ValidateOrganizationNameResponse, error)
 	// ListMembers lists the members of an organisation.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// AddMember makes a user a member.
+	// AddMember adds a user to an organisation.
 	AddMember(ctx context.Context, in *AddMemberRequest, opts ...grpc.CallOption) (*AddMemberResponse, error)
-	// UpdateMemberRole changes what a member may do.
+	// UpdateMemberRole changes the role of a member.
 	UpdateMemberRole(ctx context.Context, in *UpdateMemberRoleRequest, opts ...grpc.CallOption) (*UpdateMemberRoleResponse, error)
-	// DeleteMember removes a member, from the workspaces too.
+	// DeleteMember removes a member from the organisation and its workspaces.
 	DeleteMember(ctx context.Context, in *DeleteMemberRequest, opts ...grpc.CallOption) (*DeleteMemberResponse, error)
-	// LeaveOrganization removes the caller.
+	// LeaveOrganization removes the caller from the organisation.
 	LeaveOrganization(ctx context.Context, in *LeaveOrganizationRequest, opts ...grpc.CallOption) (*LeaveOrganizationResponse, error)
 	// ListWorkspaces lists the workspaces of an organisation that the caller may
 	// see.
 	ListWorkspaces(ctx context.Context, in *ListWorkspacesRequest, opts ...grpc.CallOption) (*ListWorkspacesResponse, error)
-	// CreateWorkspace makes a workspace.
+	// CreateWorkspace creates a workspace.
 	CreateWorkspace(ctx context.Context, in *CreateWorkspaceRequest, opts ...grpc.CallOption) (*CreateWorkspaceResponse, error)
-	// DescribeWorkspace answers one workspace.
+	// DescribeWorkspace returns one workspace.
 	DescribeWorkspace(ctx context.Context, in *DescribeWorkspaceRequest, opts ...grpc.CallOption) (*DescribeWorkspaceResponse, error)
-	// UpdateWorkspace changes what is given.
+	// UpdateWorkspace changes the fields that are given.
 	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*UpdateWorkspaceResponse, error)
-	// DeleteWorkspace removes a workspace without credentials and runs.
+	// DeleteWorkspace deletes a workspace that has neither credentials nor runs.
 	DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error)
 	// ValidateWorkspaceName says whether a name is free.
 	ValidateWorkspaceName(ctx context.Context, in *ValidateWorkspaceNameRequest, opts ...grpc.CallOption) (*ValidateWorkspaceNameResponse, error)
-	// ListParticipants lists who works in a workspace.
+	// ListParticipants lists the participants of a workspace.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
-	// AddParticipant lets a user in.
+	// AddParticipant adds a user to a workspace.
 	AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*AddParticipantResponse, error)
-	// UpdateParticipantRole changes what a participant may do.
+	// UpdateParticipantRole changes the role of a participant.
 	UpdateParticipantRole(ctx context.Context, in *UpdateParticipantRoleRequest, opts ...grpc.CallOption) (*UpdateParticipantRoleResponse, error)
 	// DeleteParticipant removes a participant.
 	DeleteParticipant(ctx context.Context, in *DeleteParticipantRequest, opts ...grpc.CallOption) (*DeleteParticipantResponse, error)
-	// ListCredentials lists credentials, without what is secret.
+	// ListCredentials lists credentials, without their secrets.
 	ListCredentials(ctx context.Context, in *ListCredentialsRequest, opts ...grpc.CallOption) (*ListCredentialsResponse, error)
-	// CreateCredentials keeps credentials. Their secrets are never shown again.
+	// CreateCredentials stores credentials. Their secrets are never shown again.
 	CreateCredentials(ctx context.Context, in *CreateCredentialsRequest, opts ...grpc.CallOption) (*CreateCredentialsResponse, error)
-	// DescribeCredentials answers one record, without what is secret.
+	// DescribeCredentials returns one record, without its secrets.
 	DescribeCredentials(ctx context.Context, in *DescribeCredentialsRequest, opts ...grpc.CallOption) (*DescribeCredentialsResponse, error)
-	// UpdateCredentials changes what is given; secrets that are left out stay.
+	// UpdateCredentials changes the fields that are given; secrets that are left
+	// out are kept.
 	UpdateCredentials(ctx context.Context, in *UpdateCredentialsRequest, opts ...grpc.CallOption) (*UpdateCredentialsResponse, error)
-	// DeleteCredentials removes credentials.
+	// DeleteCredentials deletes credentials.
 	DeleteCredentials(ctx context.Context, in *DeleteCredentialsRequest, opts ...grpc.CallOption) (*DeleteCredentialsResponse, error)
 	// ValidateCredentialsName says whether a name is free.
 	ValidateCredentialsName(ctx context.Context, in *ValidateCredentialsNameRequest, opts ...grpc.CallOption) (*ValidateCredentialsNameResponse, error)
-	// GetCredentialsKeys answers the secrets for a paired service, encrypted with
+	// GetCredentialsKeys returns the secrets to a paired service, encrypted with
 	// its key.
 	GetCredentialsKeys(ctx context.Context, in *GetCredentialsKeysRequest, opts ...grpc.CallOption) (*GetCredentialsKeysResponse, error)
-	// CreatePairing takes a service's public key. For operators, who sign in with
-	// HTTP basic.
+	// CreatePairing registers the public key of another service. For operators,
+	// who sign in with HTTP basic.
 	CreatePairing(ctx context.Context, in *CreatePairingRequest, opts ...grpc.CallOption) (*CreatePairingResponse, error)
-	// ListComputeEnvs answers an empty list, which clients ask for.
+	// ListComputeEnvs returns an empty list, because clients ask for one.
 	ListComputeEnvs(ctx context.Context, in *ListComputeEnvsRequest, opts ...grpc.CallOption) (*ListComputeEnvsResponse, error)
 	// ListWorkflows lists runs, newest first.
 	ListWorkflows(ctx context.Context, in *ListWorkflowsRequest, opts ...grpc.CallOption) (*ListWorkflowsResponse, error)
-	// DescribeWorkflow answers one run.
+	// DescribeWorkflow returns one run.
 	DescribeWorkflow(ctx context.Context, in *DescribeWorkflowRequest, opts ...grpc.CallOption) (*DescribeWorkflowResponse, error)
-	// UpdateWorkflow takes a change of a run and leaves the run as it is.
+	// UpdateWorkflow accepts a change of a run, and leaves the run as it is.
 	UpdateWorkflow(ctx context.Context, in *UpdateWorkflowRequest, opts ...grpc.CallOption) (*UpdateWorkflowResponse, error)
-	// DeleteWorkflow removes a run that has ended.
+	// DeleteWorkflow deletes a run that has ended.
 	DeleteWorkflow(ctx context.Context, in *DeleteWorkflowRequest, opts ...grpc.CallOption) (*DeleteWorkflowResponse, error)
-	// DeleteWorkflows removes runs that have ended, and lists those that it could
-	// not.
+	// DeleteWorkflows deletes runs that have ended, and lists those that could
+	// not be deleted.
 	DeleteWorkflows(ctx context.Context, in *DeleteWorkflowsRequest, opts ...grpc.CallOption) (*DeleteWorkflowsResponse, error)
 	// CancelWorkflow marks a run as cancelled.
 	CancelWorkflow(ctx context.Context, in *CancelWorkflowRequest, opts ...grpc.CallOption) (*CancelWorkflowResponse, error)
 	// ValidateWorkflowName says whether a run name is free in a session.
 	ValidateWorkflowName(ctx context.Context, in *ValidateWorkflowNameRequest, opts ...grpc.CallOption) (*ValidateWorkflowNameResponse, error)
-	// GetWorkflowProgress answers the counts of a run, as they were kept while its
-	// tasks came in.
+	// GetWorkflowProgress returns the task counts of a run.
 	GetWorkflowProgress(ctx context.Context, in *GetWorkflowProgressRequest, opts ...grpc.CallOption) (*GetWorkflowProgressResponse, error)
-	// GetWorkflowMetrics answers the metrics that came with the end of a run.
+	// GetWorkflowMetrics returns the metrics that a run reported at its end.
 	GetWorkflowMetrics(ctx context.Context, in *GetWorkflowMetricsRequest, opts ...grpc.CallOption) (*GetWorkflowMetricsResponse, error)
-	// GetWorkflowLaunch answers what a run was started with.
+	// GetWorkflowLaunch returns what a run was launched with.
 	GetWorkflowLaunch(ctx context.Context, in *GetWorkflowLaunchRequest, opts ...grpc.CallOption) (*GetWorkflowLaunchResponse, error)
 	// ListTasks lists the tasks of a run.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// DescribeTask answers one task.
+	// DescribeTask returns one task.
 	DescribeTask(ctx context.Context, in *DescribeTaskRequest, opts ...grpc.CallOption) (*DescribeTaskResponse, error)
-	// CreateTrace announces a run. A repeated call answers the same run.
+	// CreateTrace announces a run. Repeated calls return the same run.
 	CreateTrace(ctx context.Context, in *CreateTraceRequest, opts ...grpc.CallOption) (*CreateTraceResponse, error)
 	// BeginTrace starts a run.
 	BeginTrace(ctx context.Context, in *BeginTraceRequest, opts ...grpc.CallOption) (*BeginTraceResponse, error)
-	// RecordProgress takes tasks of a run.
+	// RecordProgress records tasks of a run.
 	RecordProgress(ctx context.Context, in *RecordProgressRequest, opts ...grpc.CallOption) (*RecordProgressResponse, error)
-	// RecordHeartbeat says that a run goes on.
+	// RecordHeartbeat reports that a run is still going on.
 	RecordHeartbeat(ctx context.Context, in *RecordHeartbeatRequest, opts ...grpc.CallOption) (*RecordHeartbeatResponse, error)
 	// CompleteTrace ends a run.
 	CompleteTrace(ctx context.Context, in *CompleteTraceRequest, opts ...grpc.CallOption) (*CompleteTraceResponse, error)
@@ -857,147 +858,148 @@ func (c *platformServiceClient) CompleteTrace(ctx context.Context, in *CompleteT
 // All implementations must embed UnimplementedPlatformServiceServer
 // for forward compatibility.
 //
-// PlatformService answers for users: who they are, what is theirs, and what
-// they ran. A call without a REST door is internal: only rooms of the same
-// installation can reach it. Of two doors that fit a path the one that stands
-// later here is taken, so fixed paths follow those with parameters.
+// PlatformService knows users: who they are, what belongs to them, and what
+// they ran. A call without a REST path is internal: only services of the same
+// installation can make it. Of two paths that match, the one declared later is
+// taken, so fixed paths follow those with parameters.
 type PlatformServiceServer interface {
 	// Authorize says who an access token belongs to. UNAUTHENTICATED when the
 	// token is malformed, unknown, expired or revoked; PERMISSION_DENIED when its
-	// user is no member of the workspace; INVALID_ARGUMENT for an endpoint that is
-	// not believed; UNAVAILABLE or DEADLINE_EXCEEDED when it does not answer.
+	// user does not take part in the workspace; INVALID_ARGUMENT for an endpoint
+	// that is not trusted; UNAVAILABLE or DEADLINE_EXCEEDED when it does not
+	// answer.
 	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)
-	// GetCredentials answers a user's credentials for one registry. A user
-	// without any for it is no error: the answer's `credentials` is absent.
-	// A user whose role in the workspace may not launch has none there.
-	// PERMISSION_DENIED when the user is no member of the workspace.
+	// GetCredentials returns a user's credentials for one registry. Having none
+	// is not an error: `credentials` is then absent. A user whose role in the
+	// workspace may not launch has none there. PERMISSION_DENIED when the user
+	// does not take part in the workspace.
 	GetCredentials(context.Context, *GetCredentialsRequest) (*GetCredentialsResponse, error)
-	// GetRunState says whether a run goes on. A run that there is not, or that the
-	// user may not see, does not.
+	// GetRunState says whether a run is live. One that does not exist, or that
+	// the user may not see, is not.
 	GetRunState(context.Context, *GetRunStateRequest) (*GetRunStateResponse, error)
-	// CreateCode answers an authorization code for whoever shows an access token,
-	// to be sent to a program on the same machine. For the gateway's sign-in page.
+	// CreateCode returns an authorization code to whoever presents an access
+	// token, for a program on the same machine. For the gateway's sign-in page.
 	CreateCode(context.Context, *CreateCodeRequest) (*CreateCodeResponse, error)
-	// BeginSignIn answers where a person signs in at the OIDC provider. For the
-	// gateway.
+	// BeginSignIn returns the address at which a person signs in with the OIDC
+	// provider. For the gateway.
 	BeginSignIn(context.Context, *BeginSignInRequest) (*BeginSignInResponse, error)
 	// FinishSignIn takes what the provider sent the person back with. For the
 	// gateway.
 	FinishSignIn(context.Context, *FinishSignInRequest) (*FinishSignInResponse, error)
-	// IssueTokens answers an access token that ends soon and a refresh token, for
-	// a code or for a refresh token. For the gateway's token endpoint.
+	// IssueTokens returns a short-lived access token and a refresh token in
+	// exchange for a code or a refresh token. For the gateway's token endpoint.
 	IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error)
-	// GetServiceInfo says what is running. It needs no token.
+	// GetServiceInfo returns the versions of what is running. No token is needed.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
-	// GetUserInfo says whose token it is.
+	// GetUserInfo returns the user that the token belongs to.
 	GetUserInfo(context.Context, *GetUserInfoRequest) (*GetUserInfoResponse, error)
 	// ListUserWorkspaces lists the organisations and workspaces of a user.
 	ListUserWorkspaces(context.Context, *ListUserWorkspacesRequest) (*ListUserWorkspacesResponse, error)
-	// ListTokens lists the caller's access tokens, without what is secret.
+	// ListTokens lists the caller's access tokens, without their secrets.
 	ListTokens(context.Context, *ListTokensRequest) (*ListTokensResponse, error)
-	// CreateToken makes an access token. The token is shown this once.
+	// CreateToken creates an access token, which is shown only once.
 	CreateToken(context.Context, *CreateTokenRequest) (*CreateTokenResponse, error)
-	// DeleteToken revokes one of the caller's tokens, at once.
+	// DeleteToken revokes one of the caller's tokens immediately.
 	DeleteToken(context.Context, *DeleteTokenRequest) (*DeleteTokenResponse, error)
-	// DeleteAllTokens revokes all of the caller's tokens, the one of this call
-	// too.
+	// DeleteAllTokens revokes all of the caller's tokens, including the one that
+	// makes the call.
 	DeleteAllTokens(context.Context, *DeleteAllTokensRequest) (*DeleteAllTokensResponse, error)
 	// ListOrganizations lists the organisations that the caller is a member of.
 	ListOrganizations(context.Context, *ListOrganizationsRequest) (*ListOrganizationsResponse, error)
-	// CreateOrganization makes an organisation, which the caller owns.
+	// CreateOrganization creates an organisation owned by the caller.
 	CreateOrganization(context.Context, *CreateOrganizationRequest) (*CreateOrganizationResponse, error)
-	// DescribeOrganization answers one organisation.
+	// DescribeOrganization returns one organisation.
 	DescribeOrganization(context.Context, *DescribeOrganizationRequest) (*DescribeOrganizationResponse, error)
-	// UpdateOrganization changes what is given.
+	// UpdateOrganization changes the fields that are given.
 	UpdateOrganization(context.Context, *UpdateOrganizationRequest) (*UpdateOrganizationResponse, error)
-	// DeleteOrganization removes an organisation without workspaces.
+	// DeleteOrganization deletes an organisation that has no workspaces.
 	DeleteOrganization(context.Context, *DeleteOrganizationRequest) (*DeleteOrganizationResponse, error)
 	// ValidateOrganizationName says whether a name is free.
 	ValidateOrganizationName(context.Context, *ValidateOrganizationNameRequest) (*ValidateOrganizationNameResponse, error)
 	// ListMembers lists the members of an organisation.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// AddMember makes a user a member.
+	// AddMember adds a user to an organisation.
 	AddMember(context.Context, *AddMemberRequest) (*AddMemberResponse, error)
-	// UpdateMemberRole changes what a member may do.
+	// UpdateMemberRole changes the role of a member.
 	UpdateMemberRole(context.Context, *UpdateMemberRoleRequest) (*UpdateMemberRoleResponse, error)
-	// DeleteMember removes a member, from the workspaces too.
+	// DeleteMember removes a member from the organisation and its workspaces.
 	DeleteMember(context.Context, *DeleteMemberRequest) (*DeleteMemberResponse, error)
-	// LeaveOrganization removes the caller.
+	// LeaveOrganization removes the caller from the organisation.
 	LeaveOrganization(context.Context, *LeaveOrganizationRequest) (*LeaveOrganizationResponse, error)
 	// ListWorkspaces lists the workspaces of an organisation that the caller may
 	// see.
 	ListWorkspaces(context.Context, *ListWorkspacesRequest) (*ListWorkspacesResponse, error)
-	// CreateWorkspace makes a workspace.
+	// CreateWorkspace creates a workspace.
 	CreateWorkspace(context.Context, *CreateWorkspaceRequest) (*CreateWorkspaceResponse, error)
-	// DescribeWorkspace answers one workspace.
+	// DescribeWorkspace returns one workspace.
 	DescribeWorkspace(context.Context, *DescribeWorkspaceRequest) (*DescribeWorkspaceResponse, error)
-	// UpdateWorkspace changes what is given.
+	// UpdateWorkspace changes the fields that are given.
 	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*UpdateWorkspaceResponse, error)
-	// DeleteWorkspace removes a workspace without credentials and runs.
+	// DeleteWorkspace deletes a workspace that has neither credentials nor runs.
 	DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error)
 	// ValidateWorkspaceName says whether a name is free.
 	ValidateWorkspaceName(context.Context, *ValidateWorkspaceNameRequest) (*ValidateWorkspaceNameResponse, error)
-	// ListParticipants lists who works in a workspace.
+	// ListParticipants lists the participants of a workspace.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
-	// AddParticipant lets a user in.
+	// AddParticipant adds a user to a workspace.
 	AddParticipant(context.Context, *AddParticipantRequest) (*AddParticipantResponse, error)
-	// UpdateParticipantRole changes what a participant may do.
+	// UpdateParticipantRole changes the role of a participant.
 	UpdateParticipantRole(context.Context, *UpdateParticipantRoleRequest) (*UpdateParticipantRoleResponse, error)
 	// DeleteParticipant removes a participant.
 	DeleteParticipant(context.Context, *DeleteParticipantRequest) (*DeleteParticipantResponse, error)
-	// ListCredentials lists credentials, without what is secret.
+	// ListCredentials lists credentials, without their secrets.
 	ListCredentials(context.Context, *ListCredentialsRequest) (*ListCredentialsResponse, error)
-	// CreateCredentials keeps credentials. Their secrets are never shown again.
+	// CreateCredentials stores credentials. Their secrets are never shown again.
 	CreateCredentials(context.Context, *CreateCredentialsRequest) (*CreateCredentialsResponse, error)
-	// DescribeCredentials answers one record, without what is secret.
+	// DescribeCredentials returns one record, without its secrets.
 	DescribeCredentials(context.Context, *DescribeCredentialsRequest) (*DescribeCredentialsResponse, error)
-	// UpdateCredentials changes what is given; secrets that are left out stay.
+	// UpdateCredentials changes the fields that are given; secrets that are left
+	// out are kept.
 	UpdateCredentials(context.Context, *UpdateCredentialsRequest) (*UpdateCredentialsResponse, error)
-	// DeleteCredentials removes credentials.
+	// DeleteCredentials deletes credentials.
 	DeleteCredentials(context.Context, *DeleteCredentialsRequest) (*DeleteCredentialsResponse, error)
 	// ValidateCredentialsName says whether a name is free.
 	ValidateCredentialsName(context.Context, *ValidateCredentialsNameRequest) (*ValidateCredentialsNameResponse, error)
-	// GetCredentialsKeys answers the secrets for a paired service, encrypted with
+	// GetCredentialsKeys returns the secrets to a paired service, encrypted with
 	// its key.
 	GetCredentialsKeys(context.Context, *GetCredentialsKeysRequest) (*GetCredentialsKeysResponse, error)
-	// CreatePairing takes a service's public key. For operators, who sign in with
-	// HTTP basic.
+	// CreatePairing registers the public key of another service. For operators,
+	// who sign in with HTTP basic.
 	CreatePairing(context.Context, *CreatePairingRequest) (*CreatePairingResponse, error)
-	// ListComputeEnvs answers an empty list, which clients ask for.
+	// ListComputeEnvs returns an empty list, because clients ask for one.
 	ListComputeEnvs(context.Context, *ListComputeEnvsRequest) (*ListComputeEnvsResponse, error)
 	// ListWorkflows lists runs, newest first.
 	ListWorkflows(context.Context, *ListWorkflowsRequest) (*ListWorkflowsResponse, error)
-	// DescribeWorkflow answers one run.
+	// DescribeWorkflow returns one run.
 	DescribeWorkflow(context.Context, *DescribeWorkflowRequest) (*DescribeWorkflowResponse, error)
-	// UpdateWorkflow takes a change of a run and leaves the run as it is.
+	// UpdateWorkflow accepts a change of a run, and leaves the run as it is.
 	UpdateWorkflow(context.Context, *UpdateWorkflowRequest) (*UpdateWorkflowResponse, error)
-	// DeleteWorkflow removes a run that has ended.
+	// DeleteWorkflow deletes a run that has ended.
 	DeleteWorkflow(context.Context, *DeleteWorkflowRequest) (*DeleteWorkflowResponse, error)
-	// DeleteWorkflows removes runs that have ended, and lists those that it could
-	// not.
+	// DeleteWorkflows deletes runs that have ended, and lists those that could
+	// not be deleted.
 	DeleteWorkflows(context.Context, *DeleteWorkflowsRequest) (*DeleteWorkflowsResponse, error)
 	// CancelWorkflow marks a run as cancelled.
 	CancelWorkflow(context.Context, *CancelWorkflowRequest) (*CancelWorkflowResponse, error)
 	// ValidateWorkflowName says whether a run name is free in a session.
 	ValidateWorkflowName(context.Context, *ValidateWorkflowNameRequest) (*ValidateWorkflowNameResponse, error)
-	// GetWorkflowProgress answers the counts of a run, as they were kept while its
-	// tasks came in.
+	// GetWorkflowProgress returns the task counts of a run.
 	GetWorkflowProgress(context.Context, *GetWorkflowProgressRequest) (*GetWorkflowProgressResponse, error)
-	// GetWorkflowMetrics answers the metrics that came with the end of a run.
+	// GetWorkflowMetrics returns the metrics that a run reported at its end.
 	GetWorkflowMetrics(context.Context, *GetWorkflowMetricsRequest) (*GetWorkflowMetricsResponse, error)
-	// GetWorkflowLaunch answers what a run was started with.
+	// GetWorkflowLaunch returns what a run was launched with.
 	GetWorkflowLaunch(context.Context, *GetWorkflowLaunchRequest) (*GetWorkflowLaunchResponse, error)
 	// ListTasks lists the tasks of a run.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// DescribeTask answers one task.
+	// DescribeTask returns one task.
 	DescribeTask(context.Context, *DescribeTaskRequest) (*DescribeTaskResponse, error)
-	// CreateTrace announces a run. A repeated call answers the same run.
+	// CreateTrace announces a run. Repeated calls return the same run.
 	CreateTrace(context.Context, *CreateTraceRequest) (*CreateTraceResponse, error)
 	// BeginTrace starts a run.
 	BeginTrace(context.Context, *BeginTraceRequest) (*BeginTraceResponse, error)
-	// RecordProgress takes tasks of a run.
+	// RecordProgress records tasks of a run.
 	RecordProgress(context.Context, *RecordProgressRequest) (*RecordProgressResponse, error)
-	// RecordHeartbeat says that a run goes on.
+	// RecordHeartbeat reports that a run is still going on.
 	RecordHeartbeat(context.Context, *RecordHeartbeatRequest) (*RecordHeartbeatResponse, error)
 	// CompleteTrace ends a run.
 	CompleteTrace(context.Context, *CompleteTraceRequest) (*CompleteTraceResponse, error)

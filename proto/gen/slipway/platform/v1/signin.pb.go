@@ -24,10 +24,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CreateCodeRequest is somebody's consent.
+// CreateCodeRequest is a person's consent.
 type CreateCodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The access token that the person showed. Secret.
+	// The access token that the person presented. Secret.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
 	// What the program calls itself.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
@@ -109,7 +109,7 @@ func (x *CreateCodeRequest) GetCodeChallengeMethod() string {
 // CreateCodeResponse is the code.
 type CreateCodeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Good once, for a minute. Secret.
+	// Valid once, for one minute. Secret.
 	Code          string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,7 +152,7 @@ func (x *CreateCodeResponse) GetCode() string {
 	return ""
 }
 
-// Program is who asks to be let in as somebody.
+// Program is a program that asks for access on behalf of a person.
 type Program struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What the program calls itself.
@@ -225,12 +225,13 @@ func (x *Program) GetCodeChallengeMethod() string {
 	return ""
 }
 
-// BeginSignInRequest is a program whose person wants to sign in elsewhere.
+// BeginSignInRequest is a program whose user wants to sign in with the
+// provider.
 type BeginSignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The program.
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
-	// What the program wants back beside the code.
+	// What the program wants back with the code.
 	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,7 +533,7 @@ type IssueTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A JWT for Authorization: Bearer. Secret.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// Good once: the answer to it holds the next one. Secret.
+	// Valid once: the response to it holds the next one. Secret.
 	RefreshToken string `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	// How long the access token works, in seconds.
 	ExpiresIn     int32 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`

@@ -28,7 +28,7 @@ const (
 // CreateTraceRequest announces a run.
 type CreateTraceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body, as it came: {sessionId, runName, projectName, repository,
 	// workflowId, instant}.
@@ -84,11 +84,11 @@ func (x *CreateTraceRequest) GetBody() []byte {
 // CreateTraceResponse names the run.
 type CreateTraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to 16 of A-Z, a-z, 0-9.
+	// At most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Where a person can watch it.
+	// The address at which people can watch the run.
 	WatchUrl string `protobuf:"bytes,2,opt,name=watch_url,json=watchUrl,proto3" json:"watch_url,omitempty"`
-	// Who and where.
+	// Who runs it, and where.
 	Metadata      *TraceMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -148,9 +148,9 @@ func (x *CreateTraceResponse) GetMetadata() *TraceMetadata {
 // TraceMetadata says who runs it and where.
 type TraceMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user; exact to 2^53.
+	// The user.
 	UserId float64 `protobuf:"fixed64,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Short name.
+	// The user name.
 	UserName string `protobuf:"bytes,2,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// Where the user works.
 	UserOrganization string `protobuf:"bytes,3,opt,name=user_organization,json=userOrganization,proto3" json:"user_organization,omitempty"`
@@ -257,9 +257,9 @@ func (x *TraceMetadata) GetLabels() string {
 // BeginTraceRequest starts a run.
 type BeginTraceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body, as it came: a JSON object. Members of an unexpected type
 	// count as absent, unknown ones are kept.
@@ -319,14 +319,14 @@ func (x *BeginTraceRequest) GetBody() []byte {
 	return nil
 }
 
-// BeginTraceResponse says that it was taken.
+// BeginTraceResponse acknowledges the report.
 type BeginTraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "OK".
 	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// The run.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Where a person can watch it.
+	// The address at which people can watch the run.
 	WatchUrl      string `protobuf:"bytes,3,opt,name=watch_url,json=watchUrl,proto3" json:"watch_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -386,9 +386,9 @@ func (x *BeginTraceResponse) GetWatchUrl() string {
 // RecordProgressRequest is tasks of a run.
 type RecordProgressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body, as it came: a JSON object. Members of an unexpected type
 	// count as absent, unknown ones are kept.
@@ -448,7 +448,7 @@ func (x *RecordProgressRequest) GetBody() []byte {
 	return nil
 }
 
-// RecordProgressResponse says that they were taken.
+// RecordProgressResponse acknowledges the report.
 type RecordProgressResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "OK".
@@ -503,12 +503,12 @@ func (x *RecordProgressResponse) GetWorkflowId() string {
 	return ""
 }
 
-// RecordHeartbeatRequest says that a run goes on.
+// RecordHeartbeatRequest reports that a run is still going on.
 type RecordHeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body, as it came: a JSON object. Members of an unexpected type
 	// count as absent, unknown ones are kept.
@@ -568,7 +568,7 @@ func (x *RecordHeartbeatRequest) GetBody() []byte {
 	return nil
 }
 
-// RecordHeartbeatResponse says that it was taken.
+// RecordHeartbeatResponse acknowledges the report.
 type RecordHeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "OK".
@@ -617,9 +617,9 @@ func (x *RecordHeartbeatResponse) GetMessage() string {
 // CompleteTraceRequest ends a run.
 type CompleteTraceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body, as it came: a JSON object. Members of an unexpected type
 	// count as absent, unknown ones are kept.
@@ -679,7 +679,7 @@ func (x *CompleteTraceRequest) GetBody() []byte {
 	return nil
 }
 
-// CompleteTraceResponse says that it was taken.
+// CompleteTraceResponse acknowledges the report.
 type CompleteTraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "OK".

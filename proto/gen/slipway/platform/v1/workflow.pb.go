@@ -26,36 +26,36 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Load is counts of tasks and what they use. All exact to 2^53.
+// Load counts tasks and what they use.
 type Load struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks that are pending.
 	Pending float64 `protobuf:"fixed64,1,opt,name=pending,proto3" json:"pending,omitempty"`
-	// Tasks that are, or have submitted.
+	// Tasks that have been submitted.
 	Submitted float64 `protobuf:"fixed64,2,opt,name=submitted,proto3" json:"submitted,omitempty"`
 	// Tasks that are running.
 	Running float64 `protobuf:"fixed64,3,opt,name=running,proto3" json:"running,omitempty"`
-	// Tasks that are, or have succeeded.
+	// Tasks that have succeeded.
 	Succeeded float64 `protobuf:"fixed64,4,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	// Tasks that are, or have failed.
+	// Tasks that have failed.
 	Failed float64 `protobuf:"fixed64,5,opt,name=failed,proto3" json:"failed,omitempty"`
-	// Tasks that are, or have cached.
+	// Tasks that were cached.
 	Cached float64 `protobuf:"fixed64,6,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Tasks that are, or have ignored.
+	// Tasks whose failure was ignored.
 	Ignored float64 `protobuf:"fixed64,7,opt,name=ignored,proto3" json:"ignored,omitempty"`
-	// Tasks that are, or have aborted.
+	// Tasks that were aborted.
 	Aborted float64 `protobuf:"fixed64,8,opt,name=aborted,proto3" json:"aborted,omitempty"`
-	// Tasks that ran again.
+	// Retries of tasks.
 	Retries float64 `protobuf:"fixed64,9,opt,name=retries,proto3" json:"retries,omitempty"`
-	// Processors asked for, over all ended tasks.
+	// Processors requested by the tasks that have ended.
 	Cpus float64 `protobuf:"fixed64,10,opt,name=cpus,proto3" json:"cpus,omitempty"`
-	// Processors times time, ms.
+	// Processors times elapsed time, ms.
 	CpuTime float64 `protobuf:"fixed64,11,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
 	// Processor time used, ms.
 	CpuLoad float64 `protobuf:"fixed64,12,opt,name=cpu_load,json=cpuLoad,proto3" json:"cpu_load,omitempty"`
 	// Memory used, bytes.
 	MemoryRss float64 `protobuf:"fixed64,13,opt,name=memory_rss,json=memoryRss,proto3" json:"memory_rss,omitempty"`
-	// Memory asked for, bytes.
+	// Memory requested, bytes.
 	MemoryReq float64 `protobuf:"fixed64,14,opt,name=memory_req,json=memoryReq,proto3" json:"memory_req,omitempty"`
 	// Bytes read.
 	ReadBytes float64 `protobuf:"fixed64,15,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
@@ -71,19 +71,19 @@ type Load struct {
 	LoadCpus float64 `protobuf:"fixed64,20,opt,name=load_cpus,json=loadCpus,proto3" json:"load_cpus,omitempty"`
 	// Memory in use now, bytes.
 	LoadMemory float64 `protobuf:"fixed64,21,opt,name=load_memory,json=loadMemory,proto3" json:"load_memory,omitempty"`
-	// Most tasks at a time.
+	// The most tasks at a time.
 	PeakTasks float64 `protobuf:"fixed64,22,opt,name=peak_tasks,json=peakTasks,proto3" json:"peak_tasks,omitempty"`
-	// Most processors at a time.
+	// The most processors at a time.
 	PeakCpus float64 `protobuf:"fixed64,23,opt,name=peak_cpus,json=peakCpus,proto3" json:"peak_cpus,omitempty"`
-	// Most memory at a time, bytes.
+	// The most memory at a time, bytes.
 	PeakMemory float64 `protobuf:"fixed64,24,opt,name=peak_memory,json=peakMemory,proto3" json:"peak_memory,omitempty"`
-	// Percent of the processors asked for that was used.
+	// Percentage of the requested processors that was used.
 	CpuEfficiency float64 `protobuf:"fixed64,25,opt,name=cpu_efficiency,json=cpuEfficiency,proto3" json:"cpu_efficiency,omitempty"`
-	// Percent of the memory asked for that was used.
+	// Percentage of the requested memory that was used.
 	MemoryEfficiency float64 `protobuf:"fixed64,26,opt,name=memory_efficiency,json=memoryEfficiency,proto3" json:"memory_efficiency,omitempty"`
-	// What ran the tasks.
+	// The executors that ran the tasks.
 	Executors []string `protobuf:"bytes,27,rep,name=executors,proto3" json:"executors,omitempty"`
-	// The process, in lists of processes.
+	// The name of the process, in lists of processes.
 	Process       *string `protobuf:"bytes,28,opt,name=process,proto3,oneof" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -315,10 +315,10 @@ func (x *Load) GetProcess() string {
 	return ""
 }
 
-// Progress is the counts of a run.
+// Progress is the task counts of a run.
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of all tasks.
+	// All tasks.
 	WorkflowProgress *Load `protobuf:"bytes,1,opt,name=workflow_progress,json=workflowProgress,proto3" json:"workflow_progress,omitempty"`
 	// By process.
 	ProcessesProgress []*Load `protobuf:"bytes,2,rep,name=processes_progress,json=processesProgress,proto3" json:"processes_progress,omitempty"`
@@ -379,11 +379,11 @@ func (x *Progress) GetTotalProcesses() int32 {
 	return 0
 }
 
-// Document is a JSON object: what a run said of something, and what is known
-// besides. REST shows the object itself.
+// Document is a JSON object: what a run reported, and what the platform adds.
+// REST shows the object itself.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The object's text.
+	// The object as text.
 	Json          []byte `protobuf:"bytes,1,opt,name=json,proto3" json:"json,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -429,8 +429,8 @@ func (x *Document) GetJson() []byte {
 // WorkflowItem is a run in a list.
 type WorkflowItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run: what it reported of itself, and status, submit, ownerId, launchId,
-	// dateCreated, lastUpdated, deleted.
+	// The run: what it reported about itself, and status, submit, ownerId,
+	// launchId, dateCreated, lastUpdated, deleted.
 	Document *Document `protobuf:"bytes,9,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	// Always empty.
 	Labels []string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
@@ -444,7 +444,7 @@ type WorkflowItem struct {
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,6,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	// Likewise.
 	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
-	// Where attributes ask for it.
+	// Present if attributes ask for it.
 	Progress      *Progress `protobuf:"bytes,8,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -536,22 +536,22 @@ func (x *WorkflowItem) GetProgress() *Progress {
 	return nil
 }
 
-// ListWorkflowsRequest says which runs.
+// ListWorkflowsRequest selects runs.
 type ListWorkflowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: how many at most; default 25, at most 100.
+	// Query parameter: how many to return at most; default 25, at most 100.
 	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: words over project, run name and session, `*` for anything;
-	// status:, runName:, workflowId:, sessionId:, projectName:, userName:, after:,
-	// before:.
+	// Query parameter: words to find in project, run name and session, `*` for
+	// anything; status:, runName:, workflowId:, sessionId:, projectName:,
+	// userName:, after:, before:.
 	Search string `protobuf:"bytes,4,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: what more to answer, e.g. "progress".
+	// Query parameter: what to add, e.g. "progress".
 	Attributes string `protobuf:"bytes,5,opt,name=attributes,proto3" json:"attributes,omitempty"`
-	// Query parameter: whether to count; default true.
+	// Query parameter: whether to count all runs; default true.
 	IncludeTotalSize *bool `protobuf:"varint,6,opt,name=include_total_size,json=includeTotalSize,proto3,oneof" json:"include_total_size,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
@@ -634,7 +634,7 @@ type ListWorkflowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first.
 	Workflows []*WorkflowItem `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	TotalSize *int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3,oneof" json:"total_size,omitempty"`
 	// Whether there are more.
 	HasMore       bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
@@ -696,11 +696,11 @@ func (x *ListWorkflowsResponse) GetHasMore() bool {
 // DescribeWorkflowRequest names a run.
 type DescribeWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: taken and not needed.
+	// Query parameter: accepted and not used.
 	Attributes    string `protobuf:"bytes,3,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -764,7 +764,7 @@ type DescribeWorkflowResponse struct {
 	Document *Document `protobuf:"bytes,11,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	// Its counts.
 	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
-	// Where it runs.
+	// The system that runs it.
 	Platform *WorkflowPlatform `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
 	// Always null.
 	JobInfo *structpb.Struct `protobuf:"bytes,4,opt,name=job_info,json=jobInfo,proto3" json:"job_info,omitempty"`
@@ -884,12 +884,12 @@ func (x *DescribeWorkflowResponse) GetWorkspaceName() *wrapperspb.StringValue {
 	return nil
 }
 
-// WorkflowPlatform says where a run runs.
+// WorkflowPlatform is the system that runs a workflow.
 type WorkflowPlatform struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// E.g. "nextflow".
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// For people.
+	// The name for people.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -942,9 +942,9 @@ func (x *WorkflowPlatform) GetName() string {
 // UpdateWorkflowRequest is a change.
 type UpdateWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body; nothing in it can be changed.
 	Workflow      *structpb.Struct `protobuf:"bytes,3,opt,name=workflow,proto3" json:"workflow,omitempty"`
@@ -1052,9 +1052,9 @@ func (x *UpdateWorkflowResponse) GetDocument() *Document {
 // DeleteWorkflowRequest names a run.
 type DeleteWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1104,7 +1104,7 @@ func (x *DeleteWorkflowRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// DeleteWorkflowResponse says nothing: 204.
+// DeleteWorkflowResponse is empty: 204.
 type DeleteWorkflowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1144,7 +1144,7 @@ func (*DeleteWorkflowResponse) Descriptor() ([]byte, []int) {
 // DeleteWorkflowsRequest names runs.
 type DeleteWorkflowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body.
 	Body          *DeleteWorkflowsBody `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
@@ -1242,7 +1242,7 @@ func (x *DeleteWorkflowsBody) GetWorkflowIds() []string {
 	return nil
 }
 
-// DeleteWorkflowsResponse names the runs that are still there.
+// DeleteWorkflowsResponse names the runs that could not be deleted.
 type DeleteWorkflowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The runs.
@@ -1291,9 +1291,9 @@ func (x *DeleteWorkflowsResponse) GetFailedWorkflowIds() []string {
 // CancelWorkflowRequest names a run.
 type CancelWorkflowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	// The request body; ignored.
 	Body          *structpb.Struct `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
@@ -1352,7 +1352,7 @@ func (x *CancelWorkflowRequest) GetBody() *structpb.Struct {
 	return nil
 }
 
-// CancelWorkflowResponse says nothing: 204.
+// CancelWorkflowResponse is empty: 204.
 type CancelWorkflowResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1396,7 +1396,7 @@ type ValidateWorkflowNameRequest struct {
 	RunName string `protobuf:"bytes,1,opt,name=run_name,json=runName,proto3" json:"run_name,omitempty"`
 	// Query parameter: the session.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,3,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1453,7 +1453,7 @@ func (x *ValidateWorkflowNameRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// ValidateWorkflowNameResponse says nothing: 204, free.
+// ValidateWorkflowNameResponse is empty: 204, the name is free.
 type ValidateWorkflowNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1493,9 +1493,9 @@ func (*ValidateWorkflowNameResponse) Descriptor() ([]byte, []int) {
 // GetWorkflowProgressRequest names a run.
 type GetWorkflowProgressRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1594,9 +1594,9 @@ func (x *GetWorkflowProgressResponse) GetProgress() *Progress {
 // GetWorkflowMetricsRequest names a run.
 type GetWorkflowMetricsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1649,7 +1649,7 @@ func (x *GetWorkflowMetricsRequest) GetWorkspaceId() int64 {
 // GetWorkflowMetricsResponse is the metrics of a run.
 type GetWorkflowMetricsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the run reported them, one of each process.
+	// As the run reported them, one for each process.
 	Documents     []*Document `protobuf:"bytes,2,rep,name=documents,json=metrics,proto3" json:"documents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1695,9 +1695,9 @@ func (x *GetWorkflowMetricsResponse) GetDocuments() []*Document {
 // GetWorkflowLaunchRequest names a run.
 type GetWorkflowLaunchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1747,10 +1747,10 @@ func (x *GetWorkflowLaunchRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// GetWorkflowLaunchResponse is what a run was started with.
+// GetWorkflowLaunchResponse is what a run was launched with.
 type GetWorkflowLaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Null: it was started elsewhere, and did not say.
+	// Null if the run was launched elsewhere and did not say.
 	Document      *Document `protobuf:"bytes,2,opt,name=document,json=launch,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1840,18 +1840,18 @@ func (x *TaskItem) GetDocument() *Document {
 	return nil
 }
 
-// ListTasksRequest says which tasks.
+// ListTasksRequest selects tasks.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: how many at most; default 100, at most 1000.
+	// Query parameter: how many to return at most; default 100, at most 1000.
 	Max *int32 `protobuf:"varint,3,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,4,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a part of name, process, hash or status.
+	// Query parameter: part of a name, process, hash or status.
 	Search string `protobuf:"bytes,5,opt,name=search,proto3" json:"search,omitempty"`
 	// Query parameter: taskId (the default), name, process, status, submit, start
 	// or complete.
@@ -1946,7 +1946,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks.
 	Tasks []*TaskItem `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	Total         int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1999,11 +1999,11 @@ func (x *ListTasksResponse) GetTotal() int32 {
 // DescribeTaskRequest names a task.
 type DescribeTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id, up to 16 of A-Z, a-z, 0-9.
+	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// The task's number in the run.
 	TaskId int64 `protobuf:"varint,2,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	// Query parameter: the workspace; absent or 0 is the personal one.
+	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId   *int64 `protobuf:"varint,3,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -26,22 +26,22 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Workspace is where credentials and runs are shared.
+// Workspace is a place where credentials and runs are shared.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; exact to 2^53.
+	// Its id.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Its name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Its full name.
 	FullName string `protobuf:"bytes,3,opt,name=full_name,json=fullName,proto3" json:"full_name,omitempty"`
-	// About it.
+	// A description.
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
-	// PRIVATE, or SHARED: every member of the organisation may view.
+	// PRIVATE, or SHARED: visible to every member of the organisation.
 	Visibility string `protobuf:"bytes,5,opt,name=visibility,proto3" json:"visibility,omitempty"`
-	// When it was made.
+	// When it was created.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it was changed.
+	// When it was last changed.
 	LastUpdated   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=last_updated,json=lastUpdated,proto3" json:"last_updated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -126,15 +126,14 @@ func (x *Workspace) GetLastUpdated() *timestamppb.Timestamp {
 	return nil
 }
 
-// WorkspaceSpec is what can be said of a workspace. What is absent stays as it
-// is.
+// WorkspaceSpec describes a workspace. Fields that are absent stay as they are.
 type WorkspaceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 2 to 40 characters.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// Its full name.
 	FullName *string `protobuf:"bytes,2,opt,name=full_name,json=fullName,proto3,oneof" json:"full_name,omitempty"`
-	// About it.
+	// A description.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// PRIVATE (the default) or SHARED.
 	Visibility    *string `protobuf:"bytes,4,opt,name=visibility,proto3,oneof" json:"visibility,omitempty"`
@@ -203,15 +202,15 @@ func (x *WorkspaceSpec) GetVisibility() string {
 // ListWorkspacesRequest is a page.
 type ListWorkspacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to answer at most; 0 or absent is 100.
+	// Query parameter: how many to return at most; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a part of a name.
+	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: instead of offset, a page from 1 on.
+	// Query parameter: a page number, from 1, in place of offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: instead of max, what a page holds.
+	// Query parameter: the size of a page, in place of max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId         int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -296,7 +295,7 @@ type ListWorkspacesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Workspaces []*Workspace `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -346,7 +345,7 @@ func (x *ListWorkspacesResponse) GetTotalSize() int32 {
 	return 0
 }
 
-// CreateWorkspaceRequest is a workspace to make.
+// CreateWorkspaceRequest is a workspace to create.
 type CreateWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organisation.
@@ -759,7 +758,7 @@ func (x *DeleteWorkspaceRequest) GetId() int64 {
 	return 0
 }
 
-// DeleteWorkspaceResponse says nothing: 204.
+// DeleteWorkspaceResponse is empty: 204.
 type DeleteWorkspaceResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -851,7 +850,7 @@ func (x *ValidateWorkspaceNameRequest) GetName() string {
 	return ""
 }
 
-// ValidateWorkspaceNameResponse says nothing: 204, free.
+// ValidateWorkspaceNameResponse is empty: 204, the name is free.
 type ValidateWorkspaceNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -891,19 +890,19 @@ func (*ValidateWorkspaceNameResponse) Descriptor() ([]byte, []int) {
 // Participant is a user in a workspace.
 type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The participation's id; exact to 2^53.
+	// The participation's id.
 	ParticipantId float64 `protobuf:"fixed64,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// The user's membership in the organisation; null: none.
+	// The user's membership in the organisation; null if there is none.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// Short name.
+	// The user name.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
-	// First name.
+	// The first name.
 	FirstName string `protobuf:"bytes,4,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
-	// Last name.
+	// The last name.
 	LastName string `protobuf:"bytes,5,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
-	// E-mail address.
+	// The e-mail address.
 	Email string `protobuf:"bytes,6,opt,name=email,proto3" json:"email,omitempty"`
-	// owner or member; null: none.
+	// owner or member; null for those who are not members of the organisation.
 	OrgRole *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=org_role,json=orgRole,proto3" json:"org_role,omitempty"`
 	// Always null.
 	TeamId *wrapperspb.DoubleValue `protobuf:"bytes,8,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
@@ -911,7 +910,7 @@ type Participant struct {
 	TeamName *wrapperspb.StringValue `protobuf:"bytes,9,opt,name=team_name,json=teamName,proto3" json:"team_name,omitempty"`
 	// owner, admin, maintain, launch, connect or view.
 	WspRole string `protobuf:"bytes,10,opt,name=wsp_role,json=wspRole,proto3" json:"wsp_role,omitempty"`
-	// MEMBER, or COLLABORATOR: no member of the organisation.
+	// MEMBER, or COLLABORATOR for those who are not members of the organisation.
 	Type          string `protobuf:"bytes,11,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1027,15 +1026,15 @@ func (x *Participant) GetType() string {
 // ListParticipantsRequest is a page.
 type ListParticipantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to answer at most; 0 or absent is 100.
+	// Query parameter: how many to return at most; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: how many to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a part of a name.
+	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: instead of offset, a page from 1 on.
+	// Query parameter: a page number, from 1, in place of offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: instead of max, what a page holds.
+	// Query parameter: the size of a page, in place of max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -1129,7 +1128,7 @@ type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Participants []*Participant `protobuf:"bytes,1,rep,name=participants,proto3" json:"participants,omitempty"`
-	// How many there are beyond this page too.
+	// How many there are in all, beyond this page too.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1179,7 +1178,7 @@ func (x *ListParticipantsResponse) GetTotalSize() int32 {
 	return 0
 }
 
-// AddParticipantRequest is a user to let in.
+// AddParticipantRequest is a user to add.
 type AddParticipantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The organisation.
@@ -1243,7 +1242,7 @@ func (x *AddParticipantRequest) GetParticipant() *ParticipantSpec {
 	return nil
 }
 
-// ParticipantSpec names a user, one way or the other.
+// ParticipantSpec names a user in one of two ways.
 type ParticipantSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The membership's id.
@@ -1301,7 +1300,7 @@ func (x *ParticipantSpec) GetUserNameOrEmail() string {
 // AddParticipantResponse is the new participant.
 type AddParticipantResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The participant, who may launch.
+	// The participant, with the role launch.
 	Participant   *Participant `protobuf:"bytes,1,opt,name=participant,proto3" json:"participant,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1417,7 +1416,7 @@ func (x *UpdateParticipantRoleRequest) GetRole() *ParticipantRole {
 	return nil
 }
 
-// UpdateParticipantRoleResponse says nothing: 204.
+// UpdateParticipantRoleResponse is empty: 204.
 type UpdateParticipantRoleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1564,7 +1563,7 @@ func (x *DeleteParticipantRequest) GetParticipantId() int64 {
 	return 0
 }
 
-// DeleteParticipantResponse says nothing: 204.
+// DeleteParticipantResponse is empty: 204.
 type DeleteParticipantResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
