@@ -21,10 +21,10 @@ import (
 // for the outside.
 const faultDomain = "slipway.dev"
 
-// tooLarge is what a body above MaxBody is answered with.
+// tooLarge is the message for a body larger than MaxBody.
 const tooLarge = "The request body is larger than 32,000,000 bytes"
 
-// writeError answers a status as {"message"}, with the headers that go with it.
+// writeError writes a status as {"message"}, with the headers that belong to it.
 func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	code, message := read(status.Convert(err), w.Header())
 	if code == http.StatusUnauthorized && isBasic(ctx) {
@@ -33,7 +33,7 @@ func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w
 	writeMessage(w, code, message)
 }
 
-// read says how a status is answered, and sets the headers that go with it.
+// read returns the HTTP form of a status, and sets the headers that belong to it.
 func read(st *status.Status, h http.Header) (code int, message string) {
 	code, message = runtime.HTTPStatusFromCode(st.Code()), st.Message()
 	ours := false
@@ -68,7 +68,7 @@ func read(st *status.Status, h http.Header) (code int, message string) {
 	return code, message
 }
 
-// isBasic knows the calls that take HTTP basic.
+// isBasic recognises the calls that take HTTP basic.
 func isBasic(ctx context.Context) bool {
 	method, _ := runtime.RPCMethod(ctx)
 	return method == containerv1.ContainerService_RevokeToken_FullMethodName ||
@@ -86,7 +86,7 @@ func setQuota(h http.Header, meta map[string]string) {
 	}
 }
 
-// writeRoutingError answers a path or method that does not exist.
+// writeRoutingError responds to a path or method that does not exist.
 func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	switch code {
 	case http.StatusMethodNotAllowed:
@@ -98,7 +98,7 @@ func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshal
 	}
 }
 
-// writeMessage answers the contract's error body.
+// writeMessage writes the contract's error body.
 func writeMessage(w http.ResponseWriter, code int, message string) {
 	body, err := json.Marshal(map[string]string{"message": message})
 	if err != nil {

@@ -133,7 +133,7 @@ func (c *copying) take(p part) (done bool, err error) {
 	return p.GetEnded() != nil, c.out.send()
 }
 
-// retry has the room tried again, unless that is no use: the first answer is the
+// retry has the room tried again, unless that is no use: the first response is the
 // room's, and patience ends.
 func (c *copying) retry(err error) error {
 	code := status.Code(err) // Canceled: not by us, so by a room that stops

@@ -1,6 +1,6 @@
 // Package gateway is the REST contract: it turns the HTTP calls of
-// gateway/contract/container-service.md into gRPC calls, and their answers into the
-// exact JSON that clients expect. It knows the wire types and nothing of the
+// gateway/contract/container-service.md into gRPC calls, and their responses into
+// the exact JSON that clients expect. It knows the wire types and nothing of the
 // services behind them.
 package gateway
 
@@ -21,8 +21,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
-// Conns are the ways to the rooms. A nil one leaves its paths out: they answer
-// 404.
+// Conns are the connections to the rooms. The paths of a nil one are 404.
 type Conns struct {
 	Container grpc.ClientConnInterface
 	Build     grpc.ClientConnInterface
@@ -50,10 +49,10 @@ func usualPace() pace {
 	}
 }
 
-// New answers the handler of every REST path. The request id that errors show is
-// the X-Request-Id of the response, which the caller's middleware sets. When ctx
-// ends, so do the logs that are being followed, and nothing else: their clients
-// come back to another replica.
+// New returns the handler of every REST path. The request id that errors show is the
+// X-Request-Id of the response, which the caller's middleware sets. When ctx ends,
+// so do the logs that are being followed, and nothing else: their clients come back
+// to another replica.
 func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, usualPace()) }
 
 func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
@@ -137,8 +136,8 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildSe
 	return mux.HandlePath(http.MethodGet, eventsPath, l.events)
 }
 
-// setStatus answers 204 where the contract does; a token that operators revoke is
-// answered 200 and nothing.
+// setStatus writes 204 where the contract says so; revoking a token as an operator
+// is 200 with an empty body.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	if _, ok := m.(*containerv1.RevokeContainerResponse); ok {
 		w.Header().Del("Content-Type")

@@ -8,7 +8,7 @@ import (
 // metadata to the outside. Authorization goes in by itself.
 func noHeader(string) (string, bool) { return "", false }
 
-// newMux is a mux with options of its own, and those that hold for every face.
+// newMux is a mux with options of its own, and those that hold for each API.
 func newMux(own ...runtime.ServeMuxOption) *runtime.ServeMux {
 	return runtime.NewServeMux(append(own,
 		runtime.WithIncomingHeaderMatcher(noHeader),

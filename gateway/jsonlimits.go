@@ -53,9 +53,9 @@ func (l jsonLimits) check(raw []byte) error {
 	return nil
 }
 
-// ErrBusy is what a request body answers, wrapped or not, instead of more bytes when
-// this process holds as many as it can: the request is answered 503.
+// ErrBusy is the error, wrapped or not, of reading a request body when this process
+// holds as many bytes of bodies as it can: the response is 503.
 var ErrBusy = errors.New("the bodies of other requests take all the memory there is for them")
 
-// busy is what such a request is answered with.
+// busy is the message for such a request.
 const busy = "The service is answering too many large requests right now; try again in a moment"

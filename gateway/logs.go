@@ -10,9 +10,9 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// logs answers a build's log: as text, and as Server-Sent Events. The messages
-// of the other paths have an end that the generated code waits for; a log that
-// is followed has none.
+// logs serves a build's log: as text, and as Server-Sent Events. The messages of the
+// other paths have an end that the generated code waits for; a log that is followed
+// has none.
 type logs struct {
 	mux     *runtime.ServeMux
 	room    buildv1.BuildServiceClient

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// marshaler is the contract's JSON: presence decides what is shown, members that
-// we do not know are ignored, and what cannot be read is answered in our words.
+// marshaler is the contract's JSON: presence decides what is shown, members that we
+// do not know are ignored, and what cannot be read is explained in our words.
 type marshaler struct {
 	runtime.JSONPb
 	limits jsonLimits

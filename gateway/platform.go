@@ -13,10 +13,10 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// MaxPlatformBody is the largest request body of the platform's face in bytes.
+// MaxPlatformBody is the largest request body of the platform, in bytes.
 const MaxPlatformBody = 16_000_000
 
-// NewPlatform answers the handler of the platform's REST face, with its paths at the
+// NewPlatform returns the handler of the platform's REST API, with its paths at the
 // root: the legacy base address is the same handler behind http.StripPrefix("/api",
 // …). The request id that errors show is the X-Request-Id of the response, which the
 // caller's middleware sets. Truth: gateway/contract/platform.md#conventions.
@@ -78,7 +78,7 @@ func checkVersion(h http.Header) string {
 	return ""
 }
 
-// setNoContent answers 204 where there is nothing to say.
+// setNoContent writes 204 where the response has no fields.
 func setNoContent(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	if m.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		w.Header().Del("Content-Type")

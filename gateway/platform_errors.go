@@ -9,10 +9,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// platformTooLarge is what a body above MaxPlatformBody is answered with.
+// platformTooLarge is the message for a body larger than MaxPlatformBody.
 const platformTooLarge = "The request body is larger than 16,000,000 bytes"
 
-// writePlatformError answers a status as the platform does: who is not let in and
+// writePlatformError writes a status as the platform does: who is not let in and
 // what is not there are 403 alike, and a bad request can be found in the log.
 func writePlatformError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	st := status.Convert(err)
@@ -48,8 +48,8 @@ func identified(message string, h http.Header) string {
 	return message + " - error id: " + h.Get("X-Request-Id")
 }
 
-// writeNoEndpoint answers a path or method that does not exist, to everybody the
-// same.
+// writeNoEndpoint responds to a path or method that does not exist, the same for
+// everybody.
 func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, code int) {
 	if code == http.StatusBadRequest {
 		writeMessage(w, code, identified("The request is malformed", w.Header()))

@@ -114,7 +114,8 @@ const signInPage = `<!doctype html>
 {{with .Elsewhere}}<p><a href="{{.}}">Sign in with your organisation's account instead</a></p>
 {{end}}`
 
-// form answers what reads a form's fields; false when it is none, which is answered.
+// form returns what reads a form's fields; not ok when it is malformed, after the
+// error was written.
 func (s signIn) form(w http.ResponseWriter, r *http.Request) (read func(string) string, ok bool) {
 	if err := r.ParseForm(); err != nil || !areTexts(r.PostForm) {
 		writeMessage(w, http.StatusBadRequest, identified("The form must be UTF-8, without the character NUL", w.Header()))
@@ -151,7 +152,7 @@ func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]str
 	seeOther(w, to.String())
 }
 
-// tokens answers a pair of tokens, as JSON and as the cookies that older clients
+// tokens returns a pair of tokens, as JSON and as the cookies that older clients
 // read. The cookies are never accepted as authentication.
 func (s signIn) tokens(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)

@@ -26,8 +26,8 @@ var page embed.FS
 const referenceCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// reference is a face's OpenAPI document, and the page to read it and to try the
-// calls: /openapi.json, /openapi.yml and /openapi/. All of it is embedded.
+// reference is the OpenAPI document of an API, and the page to read it and to try
+// the calls: /openapi.json, /openapi.yml and /openapi/. All of it is embedded.
 type reference struct {
 	files map[string]file
 	next  http.Handler
@@ -49,7 +49,7 @@ func newFile(name string, text []byte) file {
 	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, text: text}
 }
 
-// withReference puts the reference before a face.
+// withReference puts the reference in front of an API.
 func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 	r := &reference{next: next, files: map[string]file{
 		"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml),

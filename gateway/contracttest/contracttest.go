@@ -1,5 +1,5 @@
 // Package contracttest reads the documented examples of the REST contract, in
-// testdata/contract, and holds answers against them. The gateway's own test
+// testdata/contract, and holds responses against them. The gateway's own test
 // replays them against canned services, the end-to-end test against the whole
 // program.
 //
@@ -26,7 +26,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Example is one documented call and its answer.
+// Example is one documented call and its response.
 type Example struct {
 	Name, Comment   string
 	Method, Path    string

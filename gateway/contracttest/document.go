@@ -17,7 +17,7 @@ import (
 // ErrUndocumented is a call that a document does not have.
 var ErrUndocumented = errors.New("the document has no such call")
 
-// Document is an OpenAPI document that answers are held against. It is safe for
+// Document is an OpenAPI document that responses are held against. It is safe for
 // concurrent use.
 type Document struct {
 	*openapi3.T
@@ -38,9 +38,9 @@ func ReadDocument(text []byte) (*Document, error) {
 	return &Document{T: doc, router: router}, nil
 }
 
-// Check says how an answer differs from what the document promises for a call:
-// its status, its type, and each member of its body. ErrUndocumented where the
-// document has no such call; path has no prefix.
+// Check says how a response differs from what the document promises for a call: its
+// status, its type, and each member of its body. ErrUndocumented where the document
+// has no such call; path has no prefix.
 func (d *Document) Check(method, path string, status int, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(context.Background(), method, "http://localhost"+path, nil)
 	if err != nil {

@@ -213,7 +213,7 @@ func (d *document) answers(op *openapi3.Operation, c call) {
 	op.Responses.Set("200", &openapi3.ResponseRef{Value: response})
 }
 
-// complete adds the errors that an operation can answer, and the examples.
+// complete adds the errors that an operation can return, and the examples.
 func (d *document) complete(verb, path string, op *openapi3.Operation) error {
 	for _, code := range d.errors(path, op) {
 		name := strconv.Itoa(code)
@@ -230,7 +230,8 @@ func (d *document) complete(verb, path string, op *openapi3.Operation) error {
 	return d.illustrate(verb, path, op)
 }
 
-// errors are what an operation of its kind can answer; others are written by hand.
+// errors are those that an operation of its kind can return; others are written by
+// hand.
 func (d *document) errors(path string, op *openapi3.Operation) []int {
 	codes := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 	if op.RequestBody != nil {

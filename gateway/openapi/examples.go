@@ -61,7 +61,7 @@ func (d *document) fits(e contracttest.Example, verb, path string) (map[string]s
 	return values, true
 }
 
-// match answers the values of a path's variables; nil when it does not fit.
+// match returns the values of a path's variables; nil when it does not fit.
 func match(path, called string) map[string]string {
 	want, have := strings.Split(path, "/"), strings.Split(called, "/")
 	if len(want) != len(have) {
@@ -135,8 +135,8 @@ func sieve(value any, schema *openapi3.Schema) any {
 	return value
 }
 
-// replies adds what is answered, with the canned values where the example has
-// wildcards; it leaves out texts that nothing is known about.
+// replies adds the response, with the canned values where the example has wildcards;
+// it leaves out texts that nothing is known about.
 func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error {
 	if e.Want == "" {
 		return nil
@@ -194,7 +194,7 @@ func add(media *openapi3.MediaType, e contracttest.Example, value any) {
 	media.Examples[e.Name] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: strings.TrimSuffix(e.Comment, "."), Value: value}}
 }
 
-// settle puts what was answered where an example wants anything.
+// settle puts what was returned where an example wants anything.
 func settle(want, canned any) (any, bool) {
 	known := true
 	switch w := want.(type) {
@@ -221,7 +221,7 @@ func settle(want, canned any) (any, bool) {
 	return want, known
 }
 
-// lacks says which request or answer of an operation has no example.
+// lacks says which request or response of an operation has no example.
 func lacks(op *openapi3.Operation) error {
 	if op.RequestBody != nil {
 		for kind, m := range op.RequestBody.Value.Content {

@@ -1,8 +1,8 @@
 // Command openapi is a plugin of buf. It writes one OpenAPI document for each REST
-// face, from what the protos say and the documented examples prove; container.yml
-// and platform.yml hold what neither knows: titles, security, and the paths that
-// are no gRPC calls. A document that is not whole is not written: each operation
-// has an example of what it takes and of what it answers, and they fit its schemas.
+// API, from what the protos say and the documented examples prove; container.yml and
+// platform.yml hold what neither knows: titles, security, and the paths that are no
+// gRPC calls. A document that is not whole is not written: each operation has an
+// example of its request and of its response, and they fit its schemas.
 package main
 
 import (

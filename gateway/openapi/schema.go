@@ -25,8 +25,8 @@ func (d *document) note(m *protogen.Message) {
 	}
 }
 
-// ref refers to the schema of a message. One that is both asked and answered has
-// two: numbers of 64 bits are answered as texts.
+// ref refers to the schema of a message. One that is both sent and returned has two:
+// 64-bit integers are returned as strings.
 func (d *document) ref(m *protogen.Message, asked bool) *openapi3.SchemaRef {
 	name := m.GoIdent.GoName
 	if stem, ok := strings.CutSuffix(name, "Response"); ok || !asked && d.asked[name] {
@@ -71,7 +71,7 @@ func (d *document) described(f *protogen.Field, asked bool) *openapi3.SchemaRef 
 	return s
 }
 
-// required knows the fields that a caller must give.
+// required recognises the fields that a caller must give.
 func required(f *protogen.Field) bool {
 	behaviour, ok := proto.GetExtension(f.Desc.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return ok && len(behaviour) == 1 && behaviour[0] == annotations.FieldBehavior_REQUIRED
@@ -148,8 +148,8 @@ func number(f *protogen.Field) *openapi3.SchemaRef {
 	return openapi3.NewFloat64Schema().NewRef()
 }
 
-// isInteger knows the doubles that are whole numbers: a 64-bit integer would be a
-// text in JSON.
+// isInteger recognises the doubles that are whole numbers: a 64-bit integer would be
+// a string in JSON.
 func isInteger(f *protogen.Field) bool {
 	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Integer).(bool)
 	return is
