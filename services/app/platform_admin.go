@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"slipway.dev/services/internal/config"
@@ -29,11 +31,15 @@ type Accounts struct {
 	close func() error
 }
 
-// OpenAccounts opens the database that the settings name. withKeys also opens the
-// master keys.
+// OpenAccounts opens the database that the settings name, and makes none: a command in
+// another folder would else have a platform of its own. withKeys also opens the master
+// keys.
 func OpenAccounts(ctx context.Context, cfg config.Config, withKeys bool) (_ *Accounts, err error) {
-	if err := mustHave(cfg.DataDir); err != nil {
-		return nil, err
+	if path, ok := strings.CutPrefix(databaseURL(cfg), "sqlite:"); ok {
+		if _, err := os.Stat(path); err != nil {
+			where, _ := filepath.Abs(path)
+			return nil, fmt.Errorf("no database at %s: start slipwayd there first, or give the --data-dir or --database-url that it runs with", where)
+		}
 	}
 	db, err := openDatabase(ctx, cfg)
 	if err != nil {

@@ -86,11 +86,14 @@ func (a *App) openDatabase(ctx context.Context) error {
 }
 
 func openDatabase(ctx context.Context, cfg config.Config) (*sqldb.DB, error) {
-	url := cfg.DatabaseURL
-	if url == "" {
-		url = "sqlite:" + filepath.Join(cfg.DataDir, "slipway.db")
+	return sqldb.Open(ctx, databaseURL(cfg))
+}
+
+func databaseURL(cfg config.Config) string {
+	if cfg.DatabaseURL == "" {
+		return "sqlite:" + filepath.Join(cfg.DataDir, "slipway.db")
 	}
-	return sqldb.Open(ctx, url)
+	return cfg.DatabaseURL
 }
 
 type schema struct {

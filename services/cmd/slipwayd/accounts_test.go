@@ -26,6 +26,12 @@ func TestAccounts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "master-key"), []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := slipwayd(t, dir, "user", "list"); err == nil || !strings.Contains(err.Error(), "no database at "+filepath.Join(dir, "slipway.db")) {
+		t.Errorf("without a database: %v", err)
+	}
+	if _, err := slipwayd(t, dir, "migrate"); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		args string
 		want string // of the output, or of the error after a "!"
@@ -59,7 +65,10 @@ func TestAccounts(t *testing.T) {
 	if raw, err := os.ReadFile(filepath.Join(dir, "master-key")); err != nil || strings.Count(string(raw), "\n") != 2 || !strings.HasSuffix(string(raw), key) {
 		t.Errorf("the keys are %q, %v", raw, err)
 	}
-	if _, err := slipwayd(t, t.TempDir(), "keys", "check"); err == nil || !strings.Contains(err.Error(), "master_key_file") {
+	if err := os.Remove(filepath.Join(dir, "master-key")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slipwayd(t, dir, "keys", "check"); err == nil || !strings.Contains(err.Error(), "master_key_file") {
 		t.Errorf("without a key: %v", err)
 	}
 }
