@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/runs"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -169,7 +170,7 @@ func (f *foreigners) isLive(ctx context.Context, id *platformv1.Identity, workfl
 	if errors.Is(err, fault.Denied) {
 		return false, nil
 	}
-	return isLive(answer.Workflow.Status), err
+	return runs.IsLive(answer.Workflow.Status), err
 }
 
 // isOwn says whether an endpoint is this platform: one of its addresses, or none.

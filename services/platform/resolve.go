@@ -109,15 +109,9 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 	if err != nil {
 		return nil, err
 	}
-	w, err := s.store.workflow(ctx, in, req.GetWorkflowId())
-	if err != nil && !errors.Is(err, fault.NotFound) {
-		return nil, fmt.Errorf("reading run %s: %w", req.GetWorkflowId(), err)
-	}
-	return &platformv1.GetRunStateResponse{Live: err == nil && isLive(w.shown(s.deps.Now()))}, nil
+	live, err := s.records.IsLive(ctx, in, req.GetWorkflowId())
+	return &platformv1.GetRunStateResponse{Live: live}, err
 }
-
-// isLive says whether a run with that status goes on.
-func isLive(status string) bool { return status == statusSubmitted || status == statusRunning }
 
 // withheld answers no login, and why if there is one.
 func withheld(r orgs.Role, c *credentials) *platformv1.GetCredentialsResponse {

@@ -23,6 +23,7 @@ import (
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/migrations"
 	"slipway.dev/services/platform/orgs"
+	"slipway.dev/services/platform/runs"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -67,6 +68,7 @@ type Deps struct {
 type (
 	users         = identity.Service
 	organisations = orgs.Service
+	records       = runs.Service
 )
 
 // Service implements platformv1.PlatformServiceServer: the calls are those of its
@@ -75,6 +77,7 @@ type Service struct {
 	platformv1.UnsafePlatformServiceServer
 	*users
 	*organisations
+	*records
 	store     store
 	trail     audit.Trail
 	rights    rights
@@ -93,7 +96,7 @@ func New(d Deps) (*Service, error) {
 	who := identity.New(identity.Deps{DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now})
 	told := rights{d.Bus, d.Log}
 	where := orgs.New(orgs.Deps{DB: d.DB, Users: who, Rights: told, Kept: []string{"platform_credentials", "platform_workflows"}, Now: d.Now})
-	return &Service{users: who, organisations: where, rights: told, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
+	return &Service{records: runs.New(runs.Deps{DB: d.DB, Endpoint: d.Endpoint, Now: d.Now}), users: who, organisations: where, rights: told, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.

@@ -71,6 +71,8 @@ func Rules() []Rule {
 		{Package: "services/platform/identity", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/migrations", "services/platform/vault"), Never: []string{buildkit}},
 		// Members and participants are users.
 		{Package: "services/platform/orgs", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/identity"), Never: []string{buildkit}},
+		// A run is kept in a workspace, by who may report it.
+		{Package: "services/platform/runs", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/orgs"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},

@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s *Service) RecordProgress(ctx context.Context, req *platformv1.RecordProg
 				return err
 			}
 		}
-		c.hear(body.object("progress"))
+		c.observe(body.object("progress"))
 		if after := c.String(); after != before {
 			return putCounts(ctx, t, w.id, after)
 		}
@@ -117,20 +117,20 @@ func (c *counts) tasks() (n int64) {
 	return n
 }
 
-// hear takes over what only the run knows: tasks that wait to be made, and peaks
+// observe takes over what only the run knows: tasks that wait to be made, and peaks
 // between two reports.
-func (c *counts) hear(progress object) {
-	c.Total.hear(progress)
+func (c *counts) observe(progress object) {
+	c.Total.observe(progress)
 	for _, v := range progress.list("processes") {
 		m, _ := v.(map[string]any)
 		name := cut(strings.ReplaceAll(object(m).text("name"), "\x00", ""), indexText)
 		if i := slices.IndexFunc(c.Processes, func(p counted) bool { return p.Name == name }); i >= 0 {
-			c.Processes[i].hear(m)
+			c.Processes[i].observe(m)
 		}
 	}
 }
 
-func (c *counted) hear(o object) {
+func (c *counted) observe(o object) {
 	for name, at := range map[string]int{"peakRunning": atPeakTasks, "peakCpus": atPeakCpus, "peakMemory": atPeakMemory} {
 		if n, isNumber := o.number(name); isNumber {
 			c.Load[at] = max(c.Load[at], n)

@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"bytes"
@@ -92,16 +92,16 @@ func (o object) fit(limit int) {
 	}
 }
 
-// answer is the object as answers show it.
-func (o object) answer() *platformv1.Document {
+// shown is the object as answers show it.
+func (o object) shown() *platformv1.Document {
 	return &platformv1.Document{Json: []byte(o.String())}
 }
 
-// answerStored is an object as it is stored, and members that it does not have. It
+// showStored is an object as it is stored, and members that it does not have. It
 // is not read for that: a list shows many.
-func answerStored(stored string, more object) *platformv1.Document {
+func showStored(stored string, more object) *platformv1.Document {
 	if len(stored) <= len("{}") {
-		return more.answer()
+		return more.shown()
 	}
 	return &platformv1.Document{Json: []byte(strings.TrimSuffix(stored, "}") + "," + strings.TrimPrefix(more.String(), "{"))}
 }

@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"encoding/json"
@@ -99,8 +99,8 @@ func (t task) searched() string {
 // unknownExit is what a run sends when nobody knows.
 const unknownExit = 1<<31 - 1
 
-// answer is the task as the contract shows it.
-func (t task) answer() *platformv1.Document {
+// shown is the task as the contract shows it.
+func (t task) shown() *platformv1.Document {
 	doc := object{}
 	doc.merge(t.document, false)
 	var exit any
@@ -117,5 +117,5 @@ func (t task) answer() *platformv1.Document {
 		"id": t.id, "taskId": t.id, "status": t.status,
 		"dateCreated": stamp(t.created), "lastUpdated": stamp(t.updated),
 	}, false)
-	return doc.answer()
+	return doc.shown()
 }

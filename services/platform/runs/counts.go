@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"encoding/json"
@@ -109,18 +109,18 @@ func (c *counts) move(process, executor string, was, is load) {
 	}
 }
 
-// answer is the counts as the contract shows them.
-func (c counts) answer() *platformv1.Progress {
-	p := &platformv1.Progress{WorkflowProgress: c.Total.answer(), TotalProcesses: int32(len(c.Processes))}
+// shown is the counts as the contract shows them.
+func (c counts) shown() *platformv1.Progress {
+	p := &platformv1.Progress{WorkflowProgress: c.Total.shown(), TotalProcesses: int32(len(c.Processes))}
 	for _, process := range c.Processes {
-		l := process.answer()
+		l := process.shown()
 		l.Process = &process.Name
 		p.ProcessesProgress = append(p.ProcessesProgress, l)
 	}
 	return p
 }
 
-func (c counted) answer() *platformv1.Load {
+func (c counted) shown() *platformv1.Load {
 	n := func(at int) float64 { return float64(max(c.Load[at], 0)) }
 	percent := func(part, whole int) float64 {
 		if c.Load[whole] <= 0 {

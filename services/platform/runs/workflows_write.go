@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func (s *Service) UpdateWorkflow(ctx context.Context, req *platformv1.UpdateWork
 	if err != nil {
 		return nil, err
 	}
-	return &platformv1.UpdateWorkflowResponse{Document: w.answer(s.deps.Now())}, nil
+	return &platformv1.UpdateWorkflowResponse{Document: w.shown(s.deps.Now())}, nil
 }
 
 // mayChange lets the one who reports a run change it, and who maintains the

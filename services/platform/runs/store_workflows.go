@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func (w *workflow) scan(scan func(...any) error) error {
 	return err
 }
 
-// insertWorkflow answers false when there is one of that id.
+// insertWorkflow returns false when there is one of that id.
 func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,

@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"context"
@@ -43,7 +43,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	list = list[:min(limit, len(list))]
 	for _, w := range list {
 		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
-			Document: w.answer(now), OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
+			Document: w.shown(now), OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
 			WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
 		})
 	}
@@ -76,7 +76,7 @@ func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1
 		if err != nil {
 			return nil, fmt.Errorf("reading the counts of run %s: %w", w.id, err)
 		}
-		out[i] = c.answer()
+		out[i] = c.shown()
 	}
 	return out, nil
 }
@@ -91,7 +91,7 @@ func (s *Service) find(ctx context.Context, id string) (orgs.Principal, workflow
 	return p, w, nil
 }
 
-// DescribeWorkflow answers one run.
+// DescribeWorkflow returns one run.
 func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.DescribeWorkflowRequest) (*platformv1.DescribeWorkflowResponse, error) {
 	p, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -102,13 +102,13 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 		return nil, err
 	}
 	return &platformv1.DescribeWorkflowResponse{
-		Document: w.answer(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
+		Document: w.shown(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
 		OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
 		WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
 	}, nil
 }
 
-// GetWorkflowProgress answers the counts of a run.
+// GetWorkflowProgress returns the counts of a run.
 func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWorkflowProgressRequest) (*platformv1.GetWorkflowProgressResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWo
 	return &platformv1.GetWorkflowProgressResponse{Progress: progress[0]}, nil
 }
 
-// GetWorkflowMetrics answers what came with the end of a run.
+// GetWorkflowMetrics returns what came with the end of a run.
 func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWorkflowMetricsRequest) (*platformv1.GetWorkflowMetricsResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -134,13 +134,13 @@ func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWor
 	resp := &platformv1.GetWorkflowMetricsResponse{}
 	for _, v := range doc.list("metrics") {
 		if metric, is := v.(map[string]any); is {
-			resp.Documents = append(resp.Documents, object(metric).answer())
+			resp.Documents = append(resp.Documents, object(metric).shown())
 		}
 	}
 	return resp, nil
 }
 
-// GetWorkflowLaunch answers what a run was started with, where it said so.
+// GetWorkflowLaunch returns what a run was started with, where it said so.
 func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWorkflowLaunchRequest) (*platformv1.GetWorkflowLaunchResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil || w.launch == "" {

@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func FuzzReport(f *testing.F) {
 		}
 		w := workflow{id: "r1", status: statusRunning}
 		w.describe(maps.Clone(said))
-		got := objectOf(t, w.answer(time.Time{}).GetJson())
+		got := objectOf(t, w.shown(time.Time{}).GetJson())
 		if got["id"] != "r1" || got["status"] != statusRunning || got["deleted"] != false {
 			t.Errorf("the run is %v", got)
 		}
@@ -42,7 +42,7 @@ func FuzzReport(f *testing.F) {
 			t.Errorf("read and written again, it is\n%+v\nand was\n%+v, %v", again, w, err)
 		}
 		if task, is := parseTask(map[string]any(said)); is {
-			if got := objectOf(t, task.answer().GetJson()); got["taskId"] != json.Number(itoa(task.id)) || got["status"] != task.status {
+			if got := objectOf(t, task.shown().GetJson()); got["taskId"] != json.Number(itoa(task.id)) || got["status"] != task.status {
 				t.Errorf("the task is %v", got)
 			}
 		}

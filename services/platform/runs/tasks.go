@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"context"
@@ -39,12 +39,12 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	}
 	resp := &platformv1.ListTasksResponse{Total: int32(total)}
 	for _, t := range list {
-		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.answer()})
+		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.shown()})
 	}
 	return resp, nil
 }
 
-// DescribeTask answers one task.
+// DescribeTask returns one task.
 func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTaskRequest) (*platformv1.DescribeTaskResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -54,5 +54,5 @@ func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTask
 	if err != nil {
 		return nil, fmt.Errorf("reading task %d of run %s: %w", req.GetTaskId(), w.id, err)
 	}
-	return &platformv1.DescribeTaskResponse{Document: t.answer()}, nil
+	return &platformv1.DescribeTaskResponse{Document: t.shown()}, nil
 }

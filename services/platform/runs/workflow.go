@@ -1,4 +1,4 @@
-package platform
+package runs
 
 import (
 	"strings"
@@ -39,8 +39,8 @@ type workflow struct {
 	launch, metrics      string
 }
 
-// shown is the status at an instant.
-func (w workflow) shown(now time.Time) string {
+// statusAt is the status at an instant.
+func (w workflow) statusAt(now time.Time) string {
 	if w.status == statusRunning && now.Sub(w.heartbeat) > silence {
 		return statusUnknown
 	}
@@ -58,7 +58,7 @@ func (w *workflow) texts() map[string]*string {
 }
 
 // describe brings a run in line with what it said of itself. The columns are taken
-// out of the document: said and answer put them back.
+// out of the document: said and shown put them back.
 func (w *workflow) describe(doc object) {
 	for name, column := range w.texts() {
 		if v := doc.column(name); v != "" {
@@ -107,7 +107,7 @@ func (w workflow) said() (object, error) {
 // columns are what answers show of the columns.
 func (w workflow) columns(now time.Time) object {
 	o := object{
-		"id": w.id, "status": w.shown(now), "submit": stamp(w.submitted), "ownerId": w.userID,
+		"id": w.id, "status": w.statusAt(now), "submit": stamp(w.submitted), "ownerId": w.userID,
 		"dateCreated": stamp(w.created), "lastUpdated": stamp(w.updated), "deleted": false,
 	}
 	for name, column := range w.texts() {
@@ -116,9 +116,9 @@ func (w workflow) columns(now time.Time) object {
 	return o
 }
 
-// answer is the run as the contract shows it.
-func (w workflow) answer(now time.Time) *platformv1.Document {
-	return answerStored(w.document, w.columns(now))
+// shown is the run as the contract shows it.
+func (w workflow) shown(now time.Time) *platformv1.Document {
+	return showStored(w.document, w.columns(now))
 }
 
 // searched is what free text is looked for in.
