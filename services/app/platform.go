@@ -14,6 +14,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/federation"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
@@ -59,12 +60,12 @@ func (a *App) platformDeps() (platform.Deps, error) {
 func bare(url string) string { return strings.TrimRight(url, "/") }
 
 // foreign is the other platforms that are believed.
-func (a *App) foreign() (platform.Foreign, error) {
+func (a *App) foreign() (federation.Trusted, error) {
 	operators, err := caller.ReadAuthFile(a.cfg.PlatformAuthFile)
 	if err != nil {
-		return platform.Foreign{}, fmt.Errorf("platform_auth_file: %w", err)
+		return federation.Trusted{}, fmt.Errorf("platform_auth_file: %w", err)
 	}
-	f := platform.Foreign{Operators: operators, Transport: upstream.NewTransport(a.net.egress)}
+	f := federation.Trusted{Operators: operators, Transport: upstream.NewTransport(a.net.egress)}
 	for _, e := range a.cfg.PlatformEndpoints {
 		f.Endpoints = append(f.Endpoints, bare(e))
 	}

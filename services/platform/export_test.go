@@ -2,8 +2,6 @@ package platform
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
 
 	"slipway.dev/services/platform/orgs"
 )
@@ -29,21 +27,3 @@ func NamesItsScope(call string, req any) bool {
 
 // Sweep does at once what Run does from time to time.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx) }
-
-// Unpack reads a key packet.
-func Unpack(key *rsa.PrivateKey, packet string) ([]byte, error) { return unpack(key, packet) }
-
-// PacketsForTests answers a key, and what makes packets for it.
-func PacketsForTests() (*rsa.PrivateKey, func(version int, plain string) string) {
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err)
-	}
-	return key, func(version int, plain string) string {
-		packet, err := pack(&key.PublicKey, version, []byte(plain))
-		if err != nil {
-			panic(err)
-		}
-		return packet
-	}
-}

@@ -24,6 +24,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/federation"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -137,7 +138,7 @@ func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *vault.Keys, allo
 	d := deps(t, db)
 	d.Now, d.Keys, d.Log = e.clock.Now, keys, testkit.Log(t)
 	_, host, _ := strings.Cut(e.url, "://")
-	d.Foreign = platform.Foreign{
+	d.Foreign = federation.Trusted{
 		Endpoints: []string{e.url}, Transport: upstream.NewTransport(egress),
 		Operators: map[string]upstream.Login{host: {Username: "ops", Password: "pw"}},
 	}
@@ -354,7 +355,7 @@ func TestForeignPlatformFails(t *testing.T) {
 		t.Errorf("paired %d times", n)
 	}
 
-	no, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: e.clock.Now, Foreign: platform.Foreign{Endpoints: []string{e.url}}})
+	no, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: e.clock.Now, Foreign: federation.Trusted{Endpoints: []string{e.url}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -407,17 +408,4 @@ func TestRunState(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, resp.GetLive(), err)
 		}
 	}
-}
-
-func FuzzKeyPacket(f *testing.F) {
-	key, seal := platform.PacketsForTests()
-	f.Add(seal(1, "x"))
-	f.Add(seal(2, "{}"))
-	f.Add(`1\P\\`)
-	f.Fuzz(func(t *testing.T, packet string) {
-		plain, err := platform.Unpack(key, packet)
-		if err != nil && plain != nil {
-			t.Errorf("got %q with %v", plain, err)
-		}
-	})
 }

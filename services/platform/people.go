@@ -3,6 +3,7 @@ package platform
 import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/platform/credentials"
 	"slipway.dev/services/platform/orgs"
 )
 
@@ -88,7 +89,7 @@ func people() []personRule {
 			platformv1.PlatformService_ListTasks_FullMethodName,
 			platformv1.PlatformService_DescribeTask_FullMethodName,
 		}},
-		{who: requirement{Need: orgs.Need{Workspace: usesCredentials}}, calls: []string{
+		{who: requirement{Need: orgs.Need{Workspace: credentials.UsedBy}}, calls: []string{
 			platformv1.PlatformService_GetCredentialsKeys_FullMethodName,
 		}},
 		{who: requirement{Need: orgs.Need{Workspace: orgs.RoleLaunch}}, calls: []string{

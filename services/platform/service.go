@@ -1,7 +1,9 @@
-// Package platform owns users and their access tokens, organisations and
-// workspaces with who may do what in them, credentials, and the runs that
-// workflows report. It never pulls an image. The truth is the tables platform_*:
-// of a token only a hash is kept, of a secret only what the master key opens.
+// Package platform is the room of users and what they own: the thin gRPC service over
+// its nouns, each a package with its tables. identity has users, their tokens and how
+// they sign in; orgs organisations and workspaces; credentials logins at registries;
+// federation other platforms; runs what workflows report. This package says who may
+// make which call, and where a call of the program's other rooms belongs. It owns no
+// table, and never pulls an image.
 package platform
 
 import (
@@ -9,17 +11,17 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"strings"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/credentials"
+	"slipway.dev/services/platform/federation"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/migrations"
 	"slipway.dev/services/platform/orgs"
@@ -37,8 +39,8 @@ type Deps struct {
 	// Aliases are others under which it is known.
 	Endpoint string
 	Aliases  []string
-	// Foreign is other platforms that are believed.
-	Foreign Foreign
+	// Foreign is other platforms that are trusted.
+	Foreign federation.Trusted
 	// OIDC is a provider at which people may sign in.
 	OIDC identity.OIDC
 	// AdminLogins are the first user's credentials, by registry host or host/path.
@@ -68,6 +70,8 @@ type Deps struct {
 type (
 	users         = identity.Service
 	organisations = orgs.Service
+	logins        = credentials.Service
+	platforms     = federation.Service
 	records       = runs.Service
 )
 
@@ -77,26 +81,35 @@ type Service struct {
 	platformv1.UnsafePlatformServiceServer
 	*users
 	*organisations
+	*logins
+	*platforms
 	*records
-	store     store
 	trail     audit.Trail
-	rights    rights
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
-	foreign   *foreigners
 }
 
 // New makes the service. The tables must be there.
 func New(d Deps) (*Service, error) {
-	ops, err := htpasswd.Read(htpasswd.File{Path: d.OperatorAccounts, Calls: "Operator calls", Account: "an operator"})
+	operators, err := htpasswd.Read(htpasswd.File{Path: d.OperatorAccounts, Calls: "Operator calls", Account: "an operator"})
 	if err != nil {
 		return nil, err
 	}
-	who := identity.New(identity.Deps{DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now})
-	told := rights{d.Bus, d.Log}
-	where := orgs.New(orgs.Deps{DB: d.DB, Users: who, Rights: told, Kept: []string{"platform_credentials", "platform_workflows"}, Now: d.Now})
-	return &Service{records: runs.New(runs.Deps{DB: d.DB, Endpoint: d.Endpoint, Now: d.Now}), users: who, organisations: where, rights: told, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: ops, foreign: newForeigners(d)}, nil
+	s := &Service{trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: operators}
+	changed := rights{d.Bus, d.Log}
+	s.users = identity.New(identity.Deps{
+		DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now,
+	})
+	s.organisations = orgs.New(orgs.Deps{
+		DB: d.DB, Users: s.users, Rights: changed, Kept: []string{credentials.Table, runs.Table}, Now: d.Now,
+	})
+	s.logins = credentials.New(credentials.Deps{
+		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Trail: s.trail, Rights: changed, AdminLogins: d.AdminLogins, Now: d.Now,
+	})
+	s.platforms = federation.New(federation.Deps{DB: d.DB, Trusted: d.Foreign, Records: s.logins, Keys: d.Keys, Trail: s.trail, Now: d.Now})
+	s.records = runs.New(runs.Deps{DB: d.DB, Endpoint: d.Endpoint, Now: d.Now})
+	return s, nil
 }
 
 // Run removes what nobody needs any more from time to time, until ctx ends.
@@ -118,17 +131,16 @@ func (s *Service) Run(ctx context.Context) error {
 // sweep removes what has ended, and the audit trail's old part. Replicas may do it
 // at once.
 func (s *Service) sweep(ctx context.Context) error {
-	now := s.deps.Now()
-	err := errors.Join(s.users.Sweep(ctx), s.store.deleteEnded(ctx, now), s.store.deleteGrants(ctx, now.Add(-grantTTL)))
+	err := errors.Join(s.users.Sweep(ctx), s.platforms.Sweep(ctx))
 	if s.deps.AuditRetention > 0 {
-		err = errors.Join(err, s.trail.Sweep(ctx, now.Add(-s.deps.AuditRetention)))
+		err = errors.Join(err, s.trail.Sweep(ctx, s.deps.Now().Add(-s.deps.AuditRetention)))
 	}
 	return err
 }
 
 // sealed are the tables with rows that a master key wraps.
 func (s *Service) sealed() vault.Tables {
-	return vault.Tables{DB: s.deps.DB, Names: []string{"platform_credentials", "platform_grants", "platform_peers"}}
+	return vault.Tables{DB: s.deps.DB, Names: append(federation.SealedTables(), credentials.Table)}
 }
 
 // CheckKeys says whether every stored secret can be opened; a process that cannot
@@ -145,29 +157,4 @@ func (s *Service) RotateKeys(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	return s.sealed().Rotate(ctx, keys)
-}
-
-// Authorize says who an access token belongs to.
-func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
-	if req.GetWorkspaceId() < 0 {
-		return nil, fault.Invalid.Newf("A workspace id is not negative")
-	}
-	if endpoint := strings.TrimRight(req.GetEndpoint(), "/"); !s.isOwn(endpoint) {
-		if err := s.foreign.believe(endpoint, s.deps.Endpoint); err != nil {
-			return nil, err
-		}
-		id, err := s.foreign.authorize(ctx, req, endpoint)
-		return &platformv1.AuthorizeResponse{Identity: id}, err
-	}
-	u, err := s.Holder(ctx, req.GetAccessToken())
-	if err != nil {
-		return nil, err
-	}
-	if _, _, err := s.EnterWorkspace(ctx, u.ID, req.GetWorkspaceId()); err != nil {
-		return nil, err
-	}
-	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
-		Endpoint: s.deps.Endpoint, UserId: u.ID, UserName: u.Name, Email: u.Email,
-		WorkspaceId: req.GetWorkspaceId(),
-	}}, nil
 }

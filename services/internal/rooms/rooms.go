@@ -73,6 +73,10 @@ func Rules() []Rule {
 		{Package: "services/platform/orgs", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/identity"), Never: []string{buildkit}},
 		// A run is kept in a workspace, by who may report it.
 		{Package: "services/platform/runs", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/orgs"), Never: []string{buildkit}},
+		// A login is kept in a workspace, and used as its role allows.
+		{Package: "services/platform/credentials", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
+		// What another platform keeps is a login as ours are.
+		{Package: "services/platform/federation", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build", May: rooms, Never: []string{buildkit}},

@@ -14,6 +14,9 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
+// Table is kept in a workspace.
+const Table = "platform_workflows"
+
 // Deps is what the service works with.
 type Deps struct {
 	DB *sqldb.DB

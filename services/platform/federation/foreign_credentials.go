@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/credentials"
 	"slipway.dev/services/platform/vault"
 )
 
@@ -29,9 +30,21 @@ type foreignRecord struct {
 	Updated time.Time `json:"lastUpdated"`
 }
 
+// Resolve returns the login that a user of another platform has there for a
+// repository, and for how long it holds.
+func (f *Service) Resolve(ctx context.Context, id *platformv1.Identity, repository string) (*platformv1.GetCredentialsResponse, error) {
+	login, err := f.login(ctx, id, repository)
+	if err != nil {
+		return nil, err
+	}
+	resp := credentials.Response(login.value.Login, login.until.Sub(f.now()))
+	resp.Withheld = login.value.Withheld
+	return resp, nil
+}
+
 // login finds what a user of another platform has for a repository, and until when
 // that may be remembered. The zero login is none, which may have a reason.
-func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Access], error) {
+func (f *Service) login(ctx context.Context, id *platformv1.Identity, repository string) (remembered[upstream.Access], error) {
 	of := keyOf(id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId())
 	list, err := f.lists.get(ctx, of, func(ctx context.Context) ([]foreignRecord, error) { return f.list(ctx, id) })
 	if err != nil {
@@ -49,19 +62,19 @@ func (f *foreigners) login(ctx context.Context, id *platformv1.Identity, reposit
 func bestFor(repository string, list []foreignRecord) (id string, ok bool) {
 	byKey := map[string]foreignRecord{}
 	for _, r := range list {
-		key, err := parseRegistry(r.Keys.Registry)
-		if err != nil || r.Provider != containerReg {
+		key, err := credentials.ParseRegistry(r.Keys.Registry)
+		if err != nil || r.Provider != credentials.ContainerReg {
 			continue
 		}
 		if was, has := byKey[key]; !has || was.Updated.Before(r.Updated) {
 			byKey[key] = r
 		}
 	}
-	_, r, ok := longest(repository, byKey)
+	_, r, ok := credentials.Longest(repository, byKey)
 	return r.ID, ok && api.IsTextID(r.ID)
 }
 
-func (f *foreigners) list(ctx context.Context, id *platformv1.Identity) ([]foreignRecord, error) {
+func (f *Service) list(ctx context.Context, id *platformv1.Identity) ([]foreignRecord, error) {
 	var answer struct {
 		Credentials []foreignRecord `json:"credentials"`
 	}
@@ -78,7 +91,7 @@ const pairAgain = 10 * time.Minute
 // reveal gets the secrets of a record, which are encrypted for us alone. A pairing
 // that the other has forgotten is made anew. Keys that are refused all the same
 // are not for this user.
-func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record string) (upstream.Access, error) {
+func (f *Service) reveal(ctx context.Context, id *platformv1.Identity, record string) (upstream.Access, error) {
 	p, err := f.peer(ctx, id.GetEndpoint())
 	if err != nil {
 		return upstream.Access{}, err
@@ -105,8 +118,8 @@ func (f *foreigners) reveal(ctx context.Context, id *platformv1.Identity, record
 // errUnpaired is a packet that is refused to whom the list was not.
 var errUnpaired = errors.New("the key packet is refused")
 
-func (f *foreigners) packet(ctx context.Context, id *platformv1.Identity, record string, p peer) (registryKeys, error) {
-	var out registryKeys
+func (f *Service) packet(ctx context.Context, id *platformv1.Identity, record string, p peer) (credentials.RegistryKeys, error) {
+	var out credentials.RegistryKeys
 	q := inWorkspace(id.GetWorkspaceId())
 	if q == nil {
 		q = map[string][]string{}
@@ -144,8 +157,8 @@ type peer struct {
 	made, expires     time.Time
 }
 
-// peer answers the key that is paired, or pairs one in time.
-func (f *foreigners) peer(ctx context.Context, endpoint string) (peer, error) {
+// peer returns the key that is paired, or pairs one in time.
+func (f *Service) peer(ctx context.Context, endpoint string) (peer, error) {
 	p, err := f.store.peer(ctx, endpoint)
 	if errors.Is(err, fault.NotFound) || err == nil && p.expires.Before(f.now().Add(24*time.Hour)) {
 		return f.pairAnew(ctx, endpoint)
@@ -161,7 +174,7 @@ func (f *foreigners) peer(ctx context.Context, endpoint string) (peer, error) {
 	return p, err
 }
 
-func (f *foreigners) pairAnew(ctx context.Context, endpoint string) (peer, error) {
+func (f *Service) pairAnew(ctx context.Context, endpoint string) (peer, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return peer{}, err

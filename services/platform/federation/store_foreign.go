@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -8,17 +8,17 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-const grantColumns = `id, endpoint, user_id, sealed, data_key, key_id, renewed_at, used_at`
+const delegatedColumns = `id, endpoint, user_id, sealed, data_key, key_id, renewed_at, used_at`
 
-func (g *grant) scan(scan func(...any) error) error {
+func (g *delegatedToken) scan(scan func(...any) error) error {
 	var renewed, used int64
 	err := scan(&g.id, &g.endpoint, &g.userID, &g.envelope.Sealed, &g.envelope.DataKey, &g.envelope.KeyID, &renewed, &used)
 	g.renewed, g.used = sqldb.Time(renewed), sqldb.Time(used)
 	return err
 }
 
-// addGrant writes a grant that is not there yet; one that is stays as it is.
-func (s store) addGrant(ctx context.Context, g grant, now time.Time) error {
+// addDelegated writes a delegated token that is not there yet; one that is stays as it is.
+func (s store) addDelegated(ctx context.Context, g delegatedToken, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO platform_grants (id, endpoint, user_id, sealed, data_key, key_id, renewed_at, busy_until, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, 0, 0, $7) ON CONFLICT (id) DO NOTHING`,
@@ -26,8 +26,8 @@ func (s store) addGrant(ctx context.Context, g grant, now time.Time) error {
 	return s.db.Lost(err)
 }
 
-// putGrant writes a grant, unless a newer version of it is there.
-func (s store) putGrant(ctx context.Context, g grant, now time.Time) error {
+// putDelegated writes a delegated token, unless a newer version of it is there.
+func (s store) putDelegated(ctx context.Context, g delegatedToken, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO platform_grants (id, endpoint, user_id, sealed, data_key, key_id, renewed_at, busy_until, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8)
@@ -38,42 +38,42 @@ func (s store) putGrant(ctx context.Context, g grant, now time.Time) error {
 	return s.db.Lost(err)
 }
 
-// grant reads one; fault.NotFound.
-func (s store) grant(ctx context.Context, id string) (grant, error) {
-	var g grant
-	err := g.scan(s.db.QueryRowContext(ctx, `SELECT `+grantColumns+` FROM platform_grants WHERE id = $1`, id).Scan)
+// token reads one; fault.NotFound.
+func (s store) delegatedToken(ctx context.Context, id string) (delegatedToken, error) {
+	var g delegatedToken
+	err := g.scan(s.db.QueryRowContext(ctx, `SELECT `+delegatedColumns+` FROM platform_grants WHERE id = $1`, id).Scan)
 	return g, s.db.NotFound("grant", err)
 }
 
-// grantsOf lists the few that a user has used last.
-func (s store) grantsOf(ctx context.Context, endpoint string, userID int64) ([]grant, error) {
-	out, _, err := sqldb.Listing[grant]{
-		Read: `SELECT ` + grantColumns + ` FROM platform_grants WHERE endpoint = $1 AND user_id = $2 ORDER BY used_at DESC, id LIMIT $3 OFFSET $4`,
-		Scan: func(r *sql.Rows) (g grant, err error) { return g, g.scan(r.Scan) },
+// delegatedOf lists the few that a user has used last.
+func (s store) delegatedOf(ctx context.Context, endpoint string, userID int64) ([]delegatedToken, error) {
+	out, _, err := sqldb.Listing[delegatedToken]{
+		Read: `SELECT ` + delegatedColumns + ` FROM platform_grants WHERE endpoint = $1 AND user_id = $2 ORDER BY used_at DESC, id LIMIT $3 OFFSET $4`,
+		Scan: func(r *sql.Rows) (g delegatedToken, err error) { return g, g.scan(r.Scan) },
 	}.Page(ctx, s.db, sqldb.Page{Limit: 3}, endpoint, userID)
 	return out, err
 }
 
-// claimGrant answers false when another has it, or the version is gone.
-func (s store) claimGrant(ctx context.Context, g grant, now, until time.Time) (bool, error) {
+// claimDelegated returns false when another has it, or the version is gone.
+func (s store) claimDelegated(ctx context.Context, g delegatedToken, now, until time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_grants SET busy_until = $4 WHERE id = $1 AND renewed_at = $2 AND busy_until < $3`,
 		g.id, sqldb.Micros(g.renewed), sqldb.Micros(now), sqldb.Micros(until)))
 }
 
-func (s store) releaseGrant(ctx context.Context, id string) error {
+func (s store) releaseDelegated(ctx context.Context, id string) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE platform_grants SET busy_until = 0 WHERE id = $1`, id)
 	return err
 }
 
-// deleteGrant forgets a version of a grant.
-func (s store) deleteGrant(ctx context.Context, id string, renewed time.Time) error {
+// deleteDelegated forgets a version of a delegated token.
+func (s store) deleteDelegated(ctx context.Context, id string, renewed time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_grants WHERE id = $1 AND renewed_at = $2`, id, sqldb.Micros(renewed))
 	return err
 }
 
-// deleteGrants forgets those that nobody used since.
-func (s store) deleteGrants(ctx context.Context, since time.Time) error {
+// deleteUnused forgets those that nobody used since.
+func (s store) deleteUnused(ctx context.Context, since time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_grants WHERE used_at < $1`, sqldb.Micros(since))
 	return err
 }

@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func answering(t testing.TB, head, one string) *httptest.Server {
 
 // TestForeignAnswersAreBounded asks a platform that answers what takes memory.
 func TestForeignAnswersAreBounded(t *testing.T) {
-	f := &foreigners{client: http.DefaultClient}
+	f := &Service{client: http.DefaultClient}
 	for _, tc := range []struct{ name, head, one string }{
 		{"without an end", `{"credentials":[`, `{},`},
 		{"of one text", `{"a":"`, `x`},
@@ -37,7 +37,7 @@ func TestForeignAnswersAreBounded(t *testing.T) {
 		s := answering(t, tc.head, tc.one)
 		heap.Within(t, 0, 64<<20, nil, func() {
 			var answer struct{ Credentials []struct{ A [20]string } }
-			err := f.ask(t.Context(), question{method: http.MethodGet, endpoint: s.URL, path: "/x"}, &answer)
+			err := f.ask(t.Context(), request{method: http.MethodGet, endpoint: s.URL, path: "/x"}, &answer)
 			if !errors.Is(err, fault.Unavailable) {
 				t.Errorf("%s: got %v", tc.name, err)
 			}

@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/orgs"
 )
@@ -25,17 +26,17 @@ const pairingTTL = 30 * 24 * time.Hour
 
 // CreatePairing takes the public key of a service that may read credentials on
 // behalf of those who have a token.
-func (s *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
+func (f *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
 	key, err := parsePublicKey(req.GetPairing().GetPublicKey())
 	if err != nil {
 		return nil, fault.Invalid.New("publicKey must be an RSA key of 2048 to 8192 bits: base64 of its SubjectPublicKeyInfo, or PEM", err)
 	}
-	now := s.deps.Now()
+	now := f.now()
 	p := pairing{id: api.NewTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: identity.CallerFrom(ctx).Operator, created: now, expires: now.Add(pairingTTL)}
-	if err := s.store.insertPairing(ctx, p); err != nil {
+	if err := f.store.insertPairing(ctx, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
-	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, s.note(ctx, 0, orgs.Space{}, "pairing.create", p.id)
+	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, f.trail.Note(ctx, audit.Event{Action: "pairing.create", Subject: p.id})
 }
 
 func parsePublicKey(s string) (*rsa.PublicKey, error) {
@@ -57,26 +58,19 @@ func parsePublicKey(s string) (*rsa.PublicKey, error) {
 	return key, nil
 }
 
-// GetCredentialsKeys answers a record's secrets so that only a paired service can
+// GetCredentialsKeys returns a record's secrets so that only a paired service can
 // read them.
-func (s *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
+func (f *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	version := max(req.GetVersion(), 1)
 	if version > 2 || req.GetVersion() < 0 {
 		return nil, fault.Invalid.Newf("version must be 1 or 2")
 	}
-	pair, err := s.store.pairing(ctx, req.GetPairingId(), s.deps.Now())
+	pair, err := f.store.pairing(ctx, req.GetPairingId(), f.now())
 	if err != nil {
 		return nil, fmt.Errorf("reading pairing %s: %w", req.GetPairingId(), err)
 	}
-	c, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
-	if err != nil {
-		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
-	}
-	if c.registry == "" {
-		return nil, fault.Invalid.Newf("Only credentials of the provider container-reg are given out")
-	}
-	secret, err := s.reveal(ctx, p.User.ID, c)
+	secret, err := f.records.Reveal(ctx, p, req.GetCredentialsId())
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package platform
+package credentials
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	c := credentials{id: api.NewTextID(22), space: p.Space, createdBy: p.User.ID, created: s.deps.Now()}
+	c := record{id: api.NewTextID(22), space: p.Space, createdBy: p.User.ID, created: s.deps.Now()}
 	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if !made {
 		return nil, api.Taken("a record", c.name)
 	}
-	s.rights.Notify(ctx, change(p.Space))
+	s.deps.Rights.Notify(ctx, change(p.Space))
 	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.User.ID, p.Space, "credentials.create", c.id)
 }
 
@@ -77,7 +77,7 @@ func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateC
 	if !done {
 		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
 	}
-	s.rights.Notify(ctx, change(p.Space))
+	s.deps.Rights.Notify(ctx, change(p.Space))
 	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.update", c.id)
 }
 
@@ -96,6 +96,6 @@ func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteC
 		_, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
 	}
-	s.rights.Notify(ctx, change(p.Space))
+	s.deps.Rights.Notify(ctx, change(p.Space))
 	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.delete", req.GetCredentialsId())
 }

@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -12,40 +12,40 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// claimTTL is how long one process has to refresh a grant until another may.
+// claimTTL is how long one process has to refresh a delegated token until another may.
 const claimTTL = 30 * time.Second
 
-// grantTTL is how long a grant is kept that nobody uses.
-const grantTTL = 30 * 24 * time.Hour
+// delegatedTTL is how long a delegatedToken is kept that nobody uses.
+const delegatedTTL = 30 * 24 * time.Hour
 
-// grant is tokens of a user of another platform. Its id follows from what the
+// delegatedToken is tokens of a user of another platform. Its id follows from what the
 // client keeps and sends every time: the refresh token, else the access token. So
 // what came out of a refresh is found again when the client comes with the old.
-type grant struct {
+type delegatedToken struct {
 	id, endpoint string
 	userID       int64
-	grantTokens
+	tokenPair
 	envelope vault.Envelope
 	// renewed tells versions of the tokens apart; zero: as the client sent them.
 	renewed, used time.Time
 }
 
-// grantTokens is what is sealed of a grant.
-type grantTokens struct {
+// tokenPair is what is sealed of a delegated token.
+type tokenPair struct {
 	Access  string `json:"access"`
 	Refresh string `json:"refresh"`
 }
 
-func newGrant(endpoint, access, refresh string) grant {
+func newDelegatedToken(endpoint, access, refresh string) delegatedToken {
 	kept := refresh
 	if kept == "" {
 		kept = access
 	}
-	return grant{id: keyOf(endpoint, kept), endpoint: endpoint, grantTokens: grantTokens{access, refresh}}
+	return delegatedToken{id: keyOf(endpoint, kept), endpoint: endpoint, tokenPair: tokenPair{access, refresh}}
 }
 
-func (f *foreigners) seal(g *grant) error {
-	plain, err := json.Marshal(g.grantTokens)
+func (f *Service) seal(g *delegatedToken) error {
+	plain, err := json.Marshal(g.tokenPair)
 	if err != nil {
 		return errors.New("writing tokens") // none in the log
 	}
@@ -53,19 +53,19 @@ func (f *foreigners) seal(g *grant) error {
 	return err
 }
 
-func (f *foreigners) open(g *grant) error {
+func (f *Service) open(g *delegatedToken) error {
 	plain, err := f.keys.Open(g.id, g.envelope)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(plain, &g.grantTokens); err != nil {
-		return errors.New("the sealed tokens of " + g.id + " are no JSON")
+	if err := json.Unmarshal(plain, &g.tokenPair); err != nil {
+		return errors.New("the sealed tokens of " + g.id + " are not JSON")
 	}
 	return nil
 }
 
-// keep writes a grant that was good just now, unless that is known.
-func (f *foreigners) keep(ctx context.Context, g grant) error {
+// keep writes a delegated token that was good just now, unless that is known.
+func (f *Service) keep(ctx context.Context, g delegatedToken) error {
 	now := f.now()
 	if now.Sub(g.used) < api.UsedEvery {
 		return nil
@@ -73,15 +73,15 @@ func (f *foreigners) keep(ctx context.Context, g grant) error {
 	if err := f.seal(&g); err != nil {
 		return err
 	}
-	if err := f.store.putGrant(ctx, g, now); err != nil {
+	if err := f.store.putDelegated(ctx, g, now); err != nil {
 		return fmt.Errorf("writing tokens for %s: %w", g.endpoint, err)
 	}
 	return nil
 }
 
-// as asks with a grant's access token, and with what a refresh brings when that
-// has expired. A grant that cannot be refreshed is forgotten.
-func (f *foreigners) as(ctx context.Context, g *grant, ask func(access string) error) error {
+// as asks with a delegated token's access token, and with what a refresh brings when that
+// has expired. A token that cannot be refreshed is forgotten.
+func (f *Service) as(ctx context.Context, g *delegatedToken, ask func(access string) error) error {
 	err := ask(g.Access)
 	// Once to find what another refresh brought, once for one of our own.
 	for range 2 {
@@ -89,7 +89,7 @@ func (f *foreigners) as(ctx context.Context, g *grant, ask func(access string) e
 			break
 		}
 		if err = f.renew(ctx, g); errors.Is(err, fault.Unauthenticated) {
-			return errors.Join(err, f.store.deleteGrant(ctx, g.id, g.renewed))
+			return errors.Join(err, f.store.deleteDelegated(ctx, g.id, g.renewed))
 		}
 		if err == nil {
 			err = ask(g.Access)
@@ -98,10 +98,10 @@ func (f *foreigners) as(ctx context.Context, g *grant, ask func(access string) e
 	return err
 }
 
-// renew brings a grant's tokens to a newer version: the one that is stored, or
+// renew brings a delegated token's tokens to a newer version: the one that is stored, or
 // one from a refresh. A refresh token works once, so of all replicas one trades it
 // and the others wait for what comes of it.
-func (f *foreigners) renew(ctx context.Context, g *grant) error {
+func (f *Service) renew(ctx context.Context, g *delegatedToken) error {
 	if g.Refresh == "" {
 		return fault.Unauthenticated.New("The access token for "+g.endpoint+" has expired, and no refresh token came with it", nil)
 	}
@@ -109,11 +109,11 @@ func (f *foreigners) renew(ctx context.Context, g *grant) error {
 	if err := f.seal(&first); err != nil {
 		return err
 	}
-	if err := f.store.addGrant(ctx, first, f.now()); err != nil {
+	if err := f.store.addDelegated(ctx, first, f.now()); err != nil {
 		return fmt.Errorf("writing tokens for %s: %w", g.endpoint, err)
 	}
 	for {
-		stored, err := f.store.grant(ctx, g.id)
+		stored, err := f.store.delegatedToken(ctx, g.id)
 		if err != nil {
 			return fmt.Errorf("reading tokens for %s: %w", g.endpoint, err)
 		}
@@ -126,7 +126,7 @@ func (f *foreigners) renew(ctx context.Context, g *grant) error {
 			return nil
 		}
 		*g = stored
-		mine, err := f.store.claimGrant(ctx, *g, f.now(), f.now().Add(claimTTL))
+		mine, err := f.store.claimDelegated(ctx, *g, f.now(), f.now().Add(claimTTL))
 		if err != nil {
 			return fmt.Errorf("claiming tokens for %s: %w", g.endpoint, err)
 		}
@@ -143,9 +143,9 @@ func (f *foreigners) renew(ctx context.Context, g *grant) error {
 	}
 }
 
-// trade refreshes a grant that is claimed. What came of it is written down though
+// trade refreshes a delegated token that is claimed. What came of it is written down though
 // the caller goes away: the old token is worth nothing any more.
-func (f *foreigners) trade(ctx context.Context, g *grant) error {
+func (f *Service) trade(ctx context.Context, g *delegatedToken) error {
 	was := g.renewed
 	ctx = context.WithoutCancel(ctx)
 	asking, cancel := context.WithTimeout(ctx, claimTTL/2)
@@ -154,7 +154,7 @@ func (f *foreigners) trade(ctx context.Context, g *grant) error {
 		if errors.Is(err, fault.Unauthenticated) {
 			return err
 		}
-		return errors.Join(err, f.store.releaseGrant(ctx, g.id))
+		return errors.Join(err, f.store.releaseDelegated(ctx, g.id))
 	}
 	g.renewed, g.used = f.now(), f.now()
 	if !g.renewed.After(was) {
@@ -163,7 +163,7 @@ func (f *foreigners) trade(ctx context.Context, g *grant) error {
 	if err := f.seal(g); err != nil {
 		return err
 	}
-	if err := f.store.putGrant(ctx, *g, f.now()); err != nil {
+	if err := f.store.putDelegated(ctx, *g, f.now()); err != nil {
 		return fmt.Errorf("writing refreshed tokens for %s: %w", g.endpoint, err)
 	}
 	return nil

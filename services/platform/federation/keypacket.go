@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"bytes"

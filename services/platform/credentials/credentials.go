@@ -1,4 +1,4 @@
-package platform
+package credentials
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// containerReg is the provider whose keys are understood.
-const containerReg = "container-reg"
+// ContainerReg is the provider whose keys are understood.
+const ContainerReg = "container-reg"
 
 // usedLately is for how long credentials that were read count as in use.
 const usedLately = time.Hour
 
-func (c credentials) answer() (*platformv1.CredentialsRecord, error) {
+func (c record) shown() (*platformv1.CredentialsRecord, error) {
 	keys := &structpb.Struct{}
 	if err := keys.UnmarshalJSON([]byte(c.publicKeys)); err != nil {
 		return nil, fmt.Errorf("reading the keys of %s: %w", c.id, err)
@@ -38,7 +38,7 @@ func (c credentials) answer() (*platformv1.CredentialsRecord, error) {
 
 // change takes over what is given and checks it. secret is the JSON of the keys
 // that were sealed before, and answers what is to be sealed.
-func (c *credentials) change(spec *platformv1.CredentialsSpec, secret []byte) ([]byte, error) {
+func (c *record) change(spec *platformv1.CredentialsSpec, secret []byte) ([]byte, error) {
 	if spec == nil {
 		return nil, fault.Invalid.Newf("credentials must be given")
 	}
@@ -47,7 +47,7 @@ func (c *credentials) change(spec *platformv1.CredentialsSpec, secret []byte) ([
 	api.Set(&c.provider, spec.Provider)
 	api.Set(&c.baseURL, spec.BaseUrl)
 	if c.provider == "" {
-		c.provider = containerReg
+		c.provider = ContainerReg
 	}
 	if c.name == "" {
 		return nil, fault.Invalid.Newf("credentials.name must not be empty")
@@ -76,9 +76,9 @@ func (c *credentials) change(spec *platformv1.CredentialsSpec, secret []byte) ([
 
 // understand finds the registry, and what may be shown: of providers that are
 // not known, nothing.
-func (c *credentials) understand(keys map[string]any) error {
+func (c *record) understand(keys map[string]any) error {
 	c.registry, c.publicKeys = "", "{}"
-	if c.provider != containerReg {
+	if c.provider != ContainerReg {
 		return nil
 	}
 	userName, _ := keys["userName"].(string)
@@ -88,7 +88,7 @@ func (c *credentials) understand(keys map[string]any) error {
 		return fault.Invalid.Newf("keys.userName and keys.password must be given")
 	}
 	var err error
-	if c.registry, err = parseRegistry(registry); err != nil {
+	if c.registry, err = ParseRegistry(registry); err != nil {
 		return err
 	}
 	public, err := json.Marshal(map[string]string{"userName": userName, "registry": c.registry})
@@ -98,8 +98,8 @@ func (c *credentials) understand(keys map[string]any) error {
 
 var registryForm = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`)
 
-// parseRegistry reads host or host/path as people write it; empty is docker.io.
-func parseRegistry(s string) (string, error) {
+// ParseRegistry reads host or host/path as people write it; empty is docker.io.
+func ParseRegistry(s string) (string, error) {
 	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "https://"), "http://")
 	s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"), "/v2"), "/")
 	host, path, _ := strings.Cut(strings.ToLower(s), "/")
@@ -118,7 +118,7 @@ func parseRegistry(s string) (string, error) {
 
 // note writes the audit trail.
 func (s *Service) note(ctx context.Context, userID int64, in orgs.Space, action, subject string) error {
-	return s.trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.ID(), Action: action, Subject: subject})
+	return s.deps.Trail.Note(ctx, audit.Event{UserID: userID, WorkspaceID: in.ID(), Action: action, Subject: subject})
 }
 
 // ListCredentials lists a workspace's credentials without their secrets.
@@ -130,7 +130,7 @@ func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCrede
 	}
 	resp := &platformv1.ListCredentialsResponse{}
 	for _, c := range list {
-		rec, err := c.answer()
+		rec, err := c.shown()
 		if err != nil {
 			return nil, err
 		}
@@ -139,14 +139,14 @@ func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCrede
 	return resp, nil
 }
 
-// DescribeCredentials answers one record without its secrets.
+// DescribeCredentials returns one record without its secrets.
 func (s *Service) DescribeCredentials(ctx context.Context, req *platformv1.DescribeCredentialsRequest) (*platformv1.DescribeCredentialsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	c, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}
-	rec, err := c.answer()
+	rec, err := c.shown()
 	return &platformv1.DescribeCredentialsResponse{Credentials: rec}, err
 }
 

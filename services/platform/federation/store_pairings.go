@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -28,4 +28,10 @@ func (s store) pairing(ctx context.Context, id string, now time.Time) (pairing, 
 	err := s.db.QueryRowContext(ctx, `SELECT public_key FROM platform_pairings WHERE id = $1 AND expires_at > $2`,
 		id, sqldb.Micros(now)).Scan(&p.publicKey)
 	return p, s.db.NotFound("pairing", err)
+}
+
+// deletePairings removes those whose time is over.
+func (s store) deletePairings(ctx context.Context, now time.Time) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM platform_pairings WHERE expires_at <= $1`, sqldb.Micros(now))
+	return err
 }

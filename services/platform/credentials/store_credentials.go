@@ -1,4 +1,4 @@
-package platform
+package credentials
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// credentials is a row of platform_credentials.
-type credentials struct {
+// record is a row of platform_credentials.
+type record struct {
 	id                                   string
 	space                                orgs.Space
 	name, description, provider, baseURL string
@@ -25,7 +25,7 @@ type credentials struct {
 
 const recordColumns = `id, name, description, provider, base_url, registry, public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at`
 
-func (c *credentials) scan(scan func(...any) error) error {
+func (c *record) scan(scan func(...any) error) error {
 	var created, updated, used int64
 	err := scan(&c.id, &c.name, &c.description, &c.provider, &c.baseURL, &c.registry, &c.publicKeys,
 		&c.envelope.Sealed, &c.envelope.DataKey, &c.envelope.KeyID, &c.createdBy, &created, &updated, &used)
@@ -33,8 +33,8 @@ func (c *credentials) scan(scan func(...any) error) error {
 	return err
 }
 
-// insertCredentials answers false when the name is taken.
-func (s store) insertCredentials(ctx context.Context, c credentials) (bool, error) {
+// insertCredentials returns false when the name is taken.
+func (s store) insertCredentials(ctx context.Context, c record) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_credentials (id, user_id, workspace_id, name, name_key, description, provider, base_url, registry,
 			public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at)
@@ -43,9 +43,9 @@ func (s store) insertCredentials(ctx context.Context, c credentials) (bool, erro
 		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, c.createdBy, sqldb.Micros(c.created)))
 }
 
-// updateCredentials answers false when another has the name, or the record changed
+// updateCredentials returns false when another has the name, or the record changed
 // meanwhile.
-func (s store) updateCredentials(ctx context.Context, c credentials, was credentials) (bool, error) {
+func (s store) updateCredentials(ctx context.Context, c record, was record) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_credentials SET name = $2, name_key = $3, description = $4, provider = $5, base_url = $6, registry = $7,
 			public_keys = $8, sealed = $9, data_key = $10, key_id = $11, updated_at = $12
@@ -55,18 +55,18 @@ func (s store) updateCredentials(ctx context.Context, c credentials, was credent
 }
 
 // credentials reads a record of a space; fault.NotFound.
-func (s store) credentials(ctx context.Context, in orgs.Space, id string) (credentials, error) {
-	c := credentials{space: in}
+func (s store) credentials(ctx context.Context, in orgs.Space, id string) (record, error) {
+	c := record{space: in}
 	err := c.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+recordColumns+` FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3`,
 		id, in.Personal, in.ID()).Scan)
 	return c, s.db.NotFound("credentials", err)
 }
 
-func (s store) credentialsIn(ctx context.Context, in orgs.Space) ([]credentials, error) {
-	out, _, err := sqldb.Listing[credentials]{
+func (s store) credentialsIn(ctx context.Context, in orgs.Space) ([]record, error) {
+	out, _, err := sqldb.Listing[record]{
 		Read: `SELECT ` + recordColumns + ` FROM platform_credentials WHERE user_id = $1 AND workspace_id = $2 ORDER BY name_key LIMIT $3 OFFSET $4`,
-		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+		Scan: func(r *sql.Rows) (c record, err error) { return c, c.scan(r.Scan) },
 	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.Personal, in.ID())
 	return out, err
 }
@@ -80,11 +80,11 @@ func (s store) hasCredentialsNamed(ctx context.Context, in orgs.Space, name stri
 }
 
 // registryCredentials lists what a space has for registries.
-func (s store) registryCredentials(ctx context.Context, in orgs.Space) ([]credentials, error) {
-	out, _, err := sqldb.Listing[credentials]{
+func (s store) registryCredentials(ctx context.Context, in orgs.Space) ([]record, error) {
+	out, _, err := sqldb.Listing[record]{
 		Read: `SELECT ` + recordColumns + ` FROM platform_credentials
 			WHERE user_id = $1 AND workspace_id = $2 AND registry <> '' ORDER BY updated_at DESC, id LIMIT $3 OFFSET $4`,
-		Scan: func(r *sql.Rows) (c credentials, err error) { return c, c.scan(r.Scan) },
+		Scan: func(r *sql.Rows) (c record, err error) { return c, c.scan(r.Scan) },
 	}.Page(ctx, s.db, sqldb.Page{Limit: 1000}, in.Personal, in.ID())
 	return out, err
 }
@@ -94,7 +94,7 @@ func (s store) touchCredentials(ctx context.Context, id string, now time.Time) e
 	return err
 }
 
-// deleteCredentials answers false when there is none, or it was used since.
+// deleteCredentials returns false when there is none, or it was used since.
 func (s store) deleteCredentials(ctx context.Context, in orgs.Space, id string, since time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,

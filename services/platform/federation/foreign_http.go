@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/platform/credentials"
 )
 
 // tries is how often a question is put that gets no answer.
@@ -39,9 +40,9 @@ func inWorkspace(id int64) url.Values {
 // get asks with an access token. fault.Unauthenticated when it is refused,
 // fault.Invalid when the address may not be reached, fault.Unavailable and
 // fault.Timeout when there is no answer.
-func (f *foreigners) get(ctx context.Context, endpoint, path, access string, q url.Values, answer any) error {
+func (f *Service) get(ctx context.Context, endpoint, path, access string, q url.Values, answer any) error {
 	for n := 1; ; n++ {
-		err := f.ask(ctx, question{method: http.MethodGet, endpoint: endpoint, path: path, query: q, authorization: "Bearer " + access}, answer)
+		err := f.ask(ctx, request{method: http.MethodGet, endpoint: endpoint, path: path, query: q, authorization: "Bearer " + access}, answer)
 		if n == tries || !errors.Is(err, fault.Unavailable) {
 			return err
 		}
@@ -56,13 +57,13 @@ func (f *foreigners) get(ctx context.Context, endpoint, path, access string, q u
 }
 
 // refresh trades a refresh token, which works once: it is never tried again.
-func (f *foreigners) refresh(ctx context.Context, g *grant) error {
+func (f *Service) refresh(ctx context.Context, g *delegatedToken) error {
 	var answer struct {
 		AccessToken  string `json:"access_token"`
 		RefreshToken string `json:"refresh_token"`
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
-	err := f.ask(ctx, question{
+	err := f.ask(ctx, request{
 		method: http.MethodPost, endpoint: g.endpoint, path: "/oauth/access_token",
 		kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()),
 	}, &answer)
@@ -80,9 +81,9 @@ func (f *foreigners) refresh(ctx context.Context, g *grant) error {
 }
 
 // pair tells a platform our public key.
-func (f *foreigners) pair(ctx context.Context, endpoint string, publicKey []byte) (id string, expires time.Time, err error) {
+func (f *Service) pair(ctx context.Context, endpoint string, publicKey []byte) (id string, expires time.Time, err error) {
 	_, address, _ := strings.Cut(endpoint, "://")
-	_, operator, ok := longest(address, f.Operators)
+	_, operator, ok := credentials.Longest(address, f.Operators)
 	if !ok {
 		return "", expires, fault.Unsupported.Newf("This service has no operator account at the platform %s (setting platform_auth_file), so it can read no credentials there", endpoint)
 	}
@@ -94,7 +95,7 @@ func (f *foreigners) pair(ctx context.Context, endpoint string, publicKey []byte
 		PairingID string    `json:"pairingId"`
 		Expires   time.Time `json:"expires"`
 	}
-	err = f.ask(ctx, question{
+	err = f.ask(ctx, request{
 		method: http.MethodPost, endpoint: endpoint, path: "/pairing", authorization: basic(operator), kind: "application/json", body: body,
 	}, &answer)
 	if errors.Is(err, fault.Unauthenticated) {
@@ -107,8 +108,8 @@ func basic(l upstream.Login) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.Username+":"+l.Password))
 }
 
-// question is one request to another platform.
-type question struct {
+// request is one request to another platform.
+type request struct {
 	method, endpoint, path string
 	query                  url.Values
 	authorization          string
@@ -116,7 +117,7 @@ type question struct {
 	body                   []byte
 }
 
-func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
+func (f *Service) ask(ctx context.Context, q request, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, q.method, q.endpoint+q.path+"?"+q.query.Encode(), bytes.NewReader(q.body))
 	if err != nil {
 		return odd(q.endpoint, err)
@@ -145,7 +146,7 @@ func (f *foreigners) ask(ctx context.Context, q question, answer any) error {
 		return odd(q.endpoint, fmt.Errorf("%s answers %d with %d bytes", q.path, resp.StatusCode, len(raw)))
 	}
 	if err := answerShape().Decode(raw, answer); err != nil {
-		return odd(q.endpoint, fmt.Errorf("%s answers no JSON of the kind", q.path)) // it may hold a secret
+		return odd(q.endpoint, fmt.Errorf("%s does not answer JSON of the kind", q.path)) // it may hold a secret
 	}
 	return nil
 }

@@ -1,4 +1,8 @@
-package platform
+// Package federation is how platforms work together: this one asks those that it
+// trusts about their users and credentials, with the tokens that the users delegate to
+// it, and lets services that an operator has paired read the credentials here. It
+// writes the tables platform_grants, platform_peers and platform_pairings.
+package federation
 
 import (
 	"context"
@@ -8,27 +12,25 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/audit"
-	"slipway.dev/services/platform/runs"
+	"slipway.dev/services/platform/credentials"
+	"slipway.dev/services/platform/orgs"
 	"slipway.dev/services/platform/vault"
 )
 
-// How long it is remembered what other platforms say, in memory only.
-const (
-	identityTTL = 5 * time.Minute
-	loginTTL    = time.Minute
-)
+// identityTTL is how long it is remembered whose a token is, in memory only.
+const identityTTL = 5 * time.Minute
 
-// Foreign is other platforms, which are believed about their users
+// Trusted is other platforms, which are believed about their users
 // (gateway/contract/platform.md#foreign-platforms). The zero value is none.
-type Foreign struct {
+type Trusted struct {
 	// Endpoints are their base URLs, without a slash at the end.
 	Endpoints []string
 	// Operators are accounts that may pair with them, by host or host/path.
@@ -37,12 +39,30 @@ type Foreign struct {
 	Transport http.RoundTripper
 }
 
-// foreigners asks other platforms. Its truth is the tables platform_grants, whose
-// tokens this platform uses, and platform_peers, its keys at other platforms; both
-// are sealed.
-type foreigners struct {
-	Foreign
+// Records opens the credentials that are kept here; fault.NotFound, fault.Invalid.
+type Records interface {
+	Reveal(ctx context.Context, p orgs.Principal, id string) (credentials.RegistryKeys, error)
+}
+
+// Deps is what the service works with.
+type Deps struct {
+	DB *sqldb.DB
+	// Trusted is other platforms that are believed.
+	Trusted Trusted
+	Records Records
+	// Keys seal; nil trusts nobody.
+	Keys  *vault.Keys
+	Trail audit.Trail
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Service asks other platforms about their users, and answers those that are paired
+// with this one. Make it with New.
+type Service struct {
+	Trusted
 	store      store
+	records    Records
 	trail      audit.Trail
 	keys       *vault.Keys
 	now        func() time.Time
@@ -52,15 +72,30 @@ type foreigners struct {
 	lists      *memory[[]foreignRecord]
 }
 
-func newForeigners(d Deps) *foreigners {
-	return &foreigners{
-		Foreign: d.Foreign, store: store{d.DB}, trail: audit.Trail{DB: d.DB, Now: d.Now}, keys: d.Keys, now: d.Now,
+// store is the tables of this package.
+type store struct{ db *sqldb.DB }
+
+// SealedTables are those with sealed rows.
+func SealedTables() []string { return []string{"platform_grants", "platform_peers"} }
+
+// New makes the service. The tables must be there.
+func New(d Deps) *Service {
+	return &Service{
+		Trusted: d.Trusted, store: store{d.DB}, records: d.Records, trail: d.Trail, keys: d.Keys, now: d.Now,
 		client: &http.Client{
-			Transport:     d.Foreign.Transport,
+			Transport:     d.Trusted.Transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		identities: newMemory[*platformv1.Identity](identityTTL, d.Now), logins: newMemory[upstream.Access](loginTTL, d.Now), lists: newMemory[[]foreignRecord](loginTTL, d.Now),
+		identities: newMemory[*platformv1.Identity](identityTTL, d.Now),
+		logins:     newMemory[upstream.Access](credentials.LoginTTL, d.Now),
+		lists:      newMemory[[]foreignRecord](credentials.LoginTTL, d.Now),
 	}
+}
+
+// Sweep removes pairings that have ended, and tokens that nobody uses any more.
+func (f *Service) Sweep(ctx context.Context) error {
+	now := f.now()
+	return errors.Join(f.store.deletePairings(ctx, now), f.store.deleteUnused(ctx, now.Add(-delegatedTTL)))
 }
 
 // keyOf names something secret without keeping it.
@@ -72,10 +107,10 @@ func keyOf(parts ...any) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// believe checks that an endpoint is one that is believed.
-func (f *foreigners) believe(endpoint, own string) error {
+// Trusts checks that an endpoint is a platform that is trusted.
+func (f *Service) Trusts(endpoint, own string) error {
 	if !slices.Contains(f.Endpoints, endpoint) {
-		return fault.Invalid.Newf("platformEndpoint %q is not a platform that this service believes; its own is %s", endpoint, own)
+		return fault.Invalid.Newf("platformEndpoint %q is not a platform that this service trusts; its own is %s", endpoint, own)
 	}
 	if f.keys == nil {
 		return fault.Unsupported.Newf("Other platforms are switched off: this one has no master_key_file")
@@ -83,12 +118,12 @@ func (f *foreigners) believe(endpoint, own string) error {
 	return nil
 }
 
-// authorize says whose token it is, and keeps it for what is done in that user's
+// Authorize says whose token it is, and keeps it for what is done in that user's
 // name later on.
-func (f *foreigners) authorize(ctx context.Context, req *platformv1.AuthorizeRequest, endpoint string) (*platformv1.Identity, error) {
+func (f *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest, endpoint string) (*platformv1.Identity, error) {
 	key := keyOf(endpoint, req.GetAccessToken(), req.GetWorkspaceId())
 	found, err := f.identities.get(ctx, key, func(ctx context.Context) (*platformv1.Identity, error) {
-		g := newGrant(endpoint, req.GetAccessToken(), req.GetRefreshToken())
+		g := newDelegatedToken(endpoint, req.GetAccessToken(), req.GetRefreshToken())
 		var id *platformv1.Identity
 		err := f.as(ctx, &g, func(access string) (err error) {
 			id, err = f.identify(ctx, endpoint, access, req.GetWorkspaceId())
@@ -104,7 +139,7 @@ func (f *foreigners) authorize(ctx context.Context, req *platformv1.AuthorizeReq
 }
 
 // identify asks who a token belongs to, and whether the workspace may be entered.
-func (f *foreigners) identify(ctx context.Context, endpoint, access string, workspace int64) (*platformv1.Identity, error) {
+func (f *Service) identify(ctx context.Context, endpoint, access string, workspace int64) (*platformv1.Identity, error) {
 	var answer struct {
 		User struct {
 			ID       int64  `json:"id"`
@@ -122,7 +157,7 @@ func (f *foreigners) identify(ctx context.Context, endpoint, access string, work
 		var ignored struct{}
 		err := f.get(ctx, endpoint, "/credentials", access, inWorkspace(workspace), &ignored)
 		if errors.Is(err, fault.Unauthenticated) {
-			return nil, fault.Denied.New("There is no such workspace, or you are no participant of it", err)
+			return nil, fault.Denied.New("No such workspace, or you are not a participant in it", err)
 		}
 		if err != nil {
 			return nil, err
@@ -135,13 +170,13 @@ func (f *foreigners) identify(ctx context.Context, endpoint, access string, work
 
 // forUser lets ask try the tokens that a user has used lately, newest first, until
 // one is good.
-func (f *foreigners) forUser(ctx context.Context, id *platformv1.Identity, ask func(access string) error) error {
-	grants, err := f.store.grantsOf(ctx, id.GetEndpoint(), id.GetUserId())
+func (f *Service) forUser(ctx context.Context, id *platformv1.Identity, ask func(access string) error) error {
+	tokens, err := f.store.delegatedOf(ctx, id.GetEndpoint(), id.GetUserId())
 	if err != nil {
 		return fmt.Errorf("reading the tokens of a user of %s: %w", id.GetEndpoint(), err)
 	}
 	refusal := error(fault.Denied.Newf("The platform %s lets this user in no more; ask for the image again", id.GetEndpoint()))
-	for _, g := range grants {
+	for _, g := range tokens {
 		if err := f.open(&g); err != nil {
 			return err
 		}
@@ -157,8 +192,8 @@ func (f *foreigners) forUser(ctx context.Context, id *platformv1.Identity, ask f
 	return refusal
 }
 
-// isLive says whether a run goes on.
-func (f *foreigners) isLive(ctx context.Context, id *platformv1.Identity, workflow string) (bool, error) {
+// RunStatus is a run's status as its platform says it; "" where it gives none.
+func (f *Service) RunStatus(ctx context.Context, id *platformv1.Identity, workflow string) (string, error) {
 	var answer struct {
 		Workflow struct {
 			Status string `json:"status"`
@@ -168,13 +203,7 @@ func (f *foreigners) isLive(ctx context.Context, id *platformv1.Identity, workfl
 		return f.get(ctx, id.GetEndpoint(), "/workflow/"+workflow, access, inWorkspace(id.GetWorkspaceId()), &answer)
 	})
 	if errors.Is(err, fault.Denied) {
-		return false, nil
+		return "", nil
 	}
-	return runs.IsLive(answer.Workflow.Status), err
-}
-
-// isOwn says whether an endpoint is this platform: one of its addresses, or none.
-func (s *Service) isOwn(endpoint string) bool {
-	endpoint = strings.TrimRight(endpoint, "/")
-	return endpoint == "" || endpoint == s.deps.Endpoint || slices.Contains(s.deps.Aliases, endpoint)
+	return answer.Workflow.Status, err
 }

@@ -1,4 +1,4 @@
-package platform
+package federation
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func (m *memory[T]) recall(key string) (remembered[T], bool) {
 	return r, ok && m.now().Before(r.until)
 }
 
-// get answers what is remembered and still holds, else what ask answers. Those who
+// get returns what is remembered and still holds, else what ask answers. Those who
 // want to know the same at once ask once, and a question goes on when the first of
 // them goes away. An error is not remembered.
 func (m *memory[T]) get(ctx context.Context, key string, ask func(context.Context) (T, error)) (remembered[T], error) {
