@@ -26,7 +26,7 @@ func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequ
 	}}, nil
 }
 
-// ListComputeEnvs answers an empty list: clients ask for it.
+// ListComputeEnvs returns an empty list: clients ask for it.
 func (s *Service) ListComputeEnvs(ctx context.Context, req *platformv1.ListComputeEnvsRequest) (*platformv1.ListComputeEnvsResponse, error) {
 	return &platformv1.ListComputeEnvsResponse{}, nil
 }

@@ -64,7 +64,7 @@ func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRe
 	}
 	if id.GetEndpoint() != s.deps.Endpoint {
 		if err := s.Trusts(id.GetEndpoint(), s.deps.Endpoint); err != nil {
-			return &platformv1.GetRunStateResponse{}, nil //nolint:nilerr // nobody believes it any more
+			return &platformv1.GetRunStateResponse{}, nil //nolint:nilerr // nobody trusts it any more
 		}
 		status, err := s.RunStatus(ctx, id, req.GetWorkflowId())
 		return &platformv1.GetRunStateResponse{Live: runs.IsLive(status)}, err

@@ -37,7 +37,7 @@ func (c record) shown() (*platformv1.CredentialsRecord, error) {
 }
 
 // change takes over what is given and checks it. secret is the JSON of the keys
-// that were sealed before, and answers what is to be sealed.
+// that were sealed before, and what it returns is to be sealed.
 func (c *record) change(spec *platformv1.CredentialsSpec, secret []byte) ([]byte, error) {
 	if spec == nil {
 		return nil, fault.Invalid.Newf("credentials must be given")

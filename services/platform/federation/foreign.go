@@ -28,7 +28,7 @@ import (
 // identityTTL is how long it is remembered whose a token is, in memory only.
 const identityTTL = 5 * time.Minute
 
-// Trusted is other platforms, which are believed about their users
+// Trusted is other platforms, which are trusted about their users
 // (gateway/contract/platform.md#foreign-platforms). The zero value is none.
 type Trusted struct {
 	// Endpoints are their base URLs, without a slash at the end.
@@ -47,7 +47,7 @@ type Records interface {
 // Deps is what the service works with.
 type Deps struct {
 	DB *sqldb.DB
-	// Trusted is other platforms that are believed.
+	// Trusted is other platforms that are trusted.
 	Trusted Trusted
 	Records Records
 	// Keys seal; nil trusts nobody.

@@ -15,7 +15,7 @@ import (
 // claimTTL is how long one process has to refresh a delegated token until another may.
 const claimTTL = 30 * time.Second
 
-// delegatedTTL is how long a delegatedToken is kept that nobody uses.
+// delegatedTTL is how long one is kept that nobody uses.
 const delegatedTTL = 30 * 24 * time.Hour
 
 // delegatedToken is tokens of a user of another platform. Its id follows from what the

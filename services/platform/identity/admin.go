@@ -13,7 +13,7 @@ type Admin struct {
 }
 
 // EnsureAdmin makes the first user, or brings e-mail and token up to date. It
-// answers the token when it had to make one, else "".
+// returns the token when it had to make one, else "".
 func (s *Service) EnsureAdmin(ctx context.Context, a Admin) (made string, err error) {
 	now := s.deps.Now()
 	if err := s.store.upsertUser(ctx, User{ID: AdminID, Name: "admin", Email: a.Email}, now); err != nil {

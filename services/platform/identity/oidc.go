@@ -24,7 +24,7 @@ import (
 // signInTTL is how long a person has to sign in at the provider.
 const signInTTL = 10 * time.Minute
 
-// OIDC is a provider that is believed about who somebody is. The zero value is
+// OIDC is a provider that is trusted about who somebody is. The zero value is
 // none.
 type OIDC struct {
 	// Issuer is its address, as in its discovery document.
@@ -64,7 +64,7 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// discover answers the provider and how to talk to it.
+// discover returns the provider and how to talk to it.
 func (p *provider) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	if p.Issuer == "" {
 		return nil, nil, fault.Unsupported.Newf("Signing in through a provider is switched off (setting oidc_issuer)")
@@ -121,7 +121,7 @@ func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRe
 	return &platformv1.BeginSignInResponse{Url: to, State: state}, nil
 }
 
-// FinishSignIn takes what the provider says, and answers where the person's
+// FinishSignIn takes what the provider says, and returns where the person's
 // browser brings a code to the program.
 func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignInRequest) (*platformv1.FinishSignInResponse, error) {
 	in, err := s.store.takeSignIn(ctx, hashText(req.GetState()))

@@ -86,7 +86,7 @@ func checkRedirect(s string) error {
 	return fault.Invalid.New("redirect_uri must be http on a loopback address, e.g. http://127.0.0.1:8080/", err)
 }
 
-// IssueTokens answers a pair of tokens.
+// IssueTokens returns a pair of tokens.
 func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRequest) (*platformv1.IssueTokensResponse, error) {
 	if err := s.chargeClient(ctx); err != nil {
 		return nil, err

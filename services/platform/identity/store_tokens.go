@@ -58,7 +58,7 @@ func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 }
 
 // insertToken writes a new token, unless its user has one of that name: then it
-// answers false. fault.Invalid when they have too many.
+// returns false. fault.Invalid when they have too many.
 func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made bool, err error) {
 	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
 		// Those of one user are made one after the other.
@@ -109,7 +109,7 @@ func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) 
 	}.All(ctx, s.db, userID, limits.TokensPerUser)
 }
 
-// deleteToken ends a token with what began with it, or a session; it answers false
+// deleteToken ends a token with what began with it, or a session; it returns false
 // when the user has neither.
 func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, err error) {
 	err = s.db.Tx(ctx, func(t *sql.Tx) error {

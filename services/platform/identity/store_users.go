@@ -37,7 +37,7 @@ func (s store) upsertUser(ctx context.Context, u User, now time.Time) error {
 	return err
 }
 
-// insertUser answers false when name or e-mail are taken.
+// insertUser returns false when name or e-mail are taken.
 func (s store) insertUser(ctx context.Context, u User, now time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at) VALUES ($1, $2, $3, $4, $5, $6)

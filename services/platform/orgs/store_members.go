@@ -62,7 +62,7 @@ func (s store) setMemberRole(ctx context.Context, m member, role string) (done b
 	return done, err
 }
 
-// deleteMember also takes them out of the workspaces; it answers false for the
+// deleteMember also takes them out of the workspaces; it returns false for the
 // last owner.
 func (s store) deleteMember(ctx context.Context, m member) (done bool, err error) {
 	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {

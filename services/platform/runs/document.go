@@ -92,7 +92,7 @@ func (o object) fit(limit int) {
 	}
 }
 
-// shown is the object as answers show it.
+// shown is the object as responses show it.
 func (o object) shown() *platformv1.Document {
 	return &platformv1.Document{Json: []byte(o.String())}
 }

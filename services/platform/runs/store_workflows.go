@@ -81,7 +81,7 @@ func (s store) beat(ctx context.Context, in orgs.Space, id string, userID int64,
 		UPDATE platform_workflows SET heartbeat_at = $5 WHERE id = $1 AND workspace_id = $2 AND space_user = $3 AND user_id = $4`,
 		id, in.ID(), in.Personal, userID, sqldb.Micros(now)))
 	if err == nil && !done {
-		return fault.NotFound.Newf("There is no such run")
+		return fault.NotFound.Newf("No such run")
 	}
 	return err
 }

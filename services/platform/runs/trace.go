@@ -104,7 +104,7 @@ func (s *Service) report(ctx context.Context, p orgs.Principal, id string, f fun
 	now := s.deps.Now()
 	err := s.store.changeWorkflow(ctx, p.Space, id, now, func(t *sql.Tx, w *workflow) error {
 		if w.userID != p.User.ID {
-			return fault.Denied.Newf("There is no such run, or it is not yours")
+			return fault.Denied.Newf("No such run, or it is not yours")
 		}
 		w.heartbeat = now
 		return f(t, w)

@@ -104,7 +104,7 @@ func (w workflow) said() (object, error) {
 	return doc, nil
 }
 
-// columns are what answers show of the columns.
+// columns are what responses show of the columns.
 func (w workflow) columns(now time.Time) object {
 	o := object{
 		"id": w.id, "status": w.statusAt(now), "submit": stamp(w.submitted), "ownerId": w.userID,

@@ -50,7 +50,7 @@ func (k *Keys) unwrap(id string, e Envelope) ([]byte, error) {
 	return decrypt(master.aead, id, e.DataKey)
 }
 
-// Rewrap answers the envelope under the current master key.
+// Rewrap returns the envelope under the current master key.
 func (k *Keys) Rewrap(id string, e Envelope) (Envelope, error) {
 	key, err := k.unwrap(id, e)
 	if err != nil {

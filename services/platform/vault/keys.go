@@ -170,7 +170,7 @@ func (k *Keys) current() (masterKey, error) {
 	return k.ring[0], nil
 }
 
-// find answers a key by its id.
+// find returns a key by its id.
 func (k *Keys) find(id string) (masterKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
