@@ -71,7 +71,7 @@ func TestForeignPlatform(t *testing.T) {
 			"nobody":                     {p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}), http.StatusBadRequest, image},
 			"a wrong token":              {ask("nonsense", door.URL), http.StatusUnauthorized, "refuse"},
 			"a workspace that is not":    {ask(there.token, door.URL, "towerWorkspaceId", 5), http.StatusUnauthorized, "workspace"},
-			"a platform nobody believes": {ask(there.token, there.platform), http.StatusBadRequest, "believes"},
+			"a platform nobody believes": {ask(there.token, there.platform), http.StatusBadRequest, "trusts"},
 		} {
 			if c.r.status != c.status || !strings.Contains(string(c.r.body), c.says) {
 				t.Errorf("%s: %d %s", name, c.r.status, c.r.body)

@@ -83,7 +83,7 @@ func TestBadRequests(t *testing.T) {
 		{"layer that explodes", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{bomb(t)}}}, 400, "1 GiB"},
 		{"layer too long", with("location", "data:"+strings.Repeat("A", 14_000_001)), 400, "layers[0].location is"},
 		{"image that does not exist", map[string]any{"containerImage": up.Host + "/lib/nothing:v1"}, 400, "does not exist"},
-		{"foreign platform", map[string]any{"containerImage": image, "towerAccessToken": "x", "towerEndpoint": "https://evil.example.org"}, 400, "not a platform that this service believes"},
+		{"foreign platform", map[string]any{"containerImage": image, "towerAccessToken": "x", "towerEndpoint": "https://evil.example.org"}, 400, "not a platform that this service trusts"},
 		{"wrong token", map[string]any{"containerImage": image, "towerAccessToken": "x"}, 401, "not valid"},
 	}
 	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
