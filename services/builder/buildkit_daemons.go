@@ -12,6 +12,8 @@ import (
 	"github.com/moby/buildkit/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+
+	"slipway.dev/services/builder/daemon/step"
 )
 
 // daemonState is what is known of a daemon.
@@ -19,6 +21,7 @@ type daemonState struct {
 	address  string // where it was reached
 	client   *client.Client
 	archs    []string // empty while it does not answer
+	isolates bool     // it says that somebody serves its steps
 	answered bool     // it did, once
 	problem  string   // "" where there is none, or it may just be starting
 }
@@ -40,25 +43,29 @@ func (b *BuildKit) watch(ctx context.Context, name string) {
 
 func (b *BuildKit) probe(ctx context.Context, name string) bool {
 	c, gone := b.connect(ctx, name)
-	var archs []string
+	var w workers
 	var silent error
 	if gone == nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		archs, silent = architectures(ctx, c)
+		w, silent = ask(ctx, c)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := b.daemons[name]
-	d.archs, d.problem = archs, ""
-	d.answered = d.answered || len(archs) > 0
+	if came := len(d.archs) == 0 && len(w.archs) > 0; came && !w.isolate && name != local {
+		b.o.Log.Warn("The steps of builds share one network with this BuildKit daemon and with each other, and may read each other's traffic. "+
+			"Start it with `slipwayd buildkitd`, or let it build for callers alone who trust each other", "buildkit_addr", name)
+	}
+	d.archs, d.isolates, d.problem = w.archs, w.isolate, ""
+	d.answered = d.answered || len(w.archs) > 0
 	switch {
 	case gone != nil:
 		d.problem = gone.Error()
 	case silent != nil && (d.answered || time.Since(b.began) > startup):
 		d.problem = "the BuildKit daemon does not answer: " + silent.Error()
 	}
-	return len(archs) > 0
+	return len(w.archs) > 0
 }
 
 // connect answers the client of a daemon, a new one where its address changed.
@@ -93,24 +100,31 @@ func (b *BuildKit) dialing(address string) []client.ClientOpt {
 	return []client.ClientOpt{client.WithGRPCDialOption(grpc.WithTransportCredentials(credentials.NewTLS(b.o.TLS)))}
 }
 
-func architectures(ctx context.Context, c *client.Client) ([]string, error) {
-	workers, err := c.ListWorkers(ctx)
+// workers is what a daemon says of them.
+type workers struct {
+	archs   []string // those of linux, at least one
+	isolate bool     // all say that their steps are served
+}
+
+func ask(ctx context.Context, c *client.Client) (w workers, err error) {
+	all, err := c.ListWorkers(ctx)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	var out []string
-	for _, w := range workers {
-		for _, p := range w.Platforms {
+	w.isolate = true
+	for _, one := range all {
+		w.isolate = w.isolate && one.Labels[step.Label] == step.LabelIsolated
+		for _, p := range one.Platforms {
 			// Variants are another matter of the CPU, not of the queue.
-			if p.OS == "linux" && (p.Architecture == "amd64" || p.Architecture == "arm64") && !slices.Contains(out, p.Architecture) {
-				out = append(out, p.Architecture)
+			if p.OS == "linux" && (p.Architecture == "amd64" || p.Architecture == "arm64") && !slices.Contains(w.archs, p.Architecture) {
+				w.archs = append(w.archs, p.Architecture)
 			}
 		}
 	}
-	if len(out) == 0 {
-		return nil, errors.New("it has no worker for linux")
+	if len(w.archs) == 0 {
+		return workers{}, errors.New("it has no worker for linux")
 	}
-	return out, nil
+	return w, nil
 }
 
 // choose picks the daemon for a build: the same one for the same caches, as long
@@ -129,6 +143,21 @@ func (b *BuildKit) choose(scope, arch string) (string, *client.Client, error) {
 		return "", nil, errors.New("no BuildKit daemon answers")
 	}
 	return name, b.daemons[name].client, nil
+}
+
+// share is what a build of a scope is given of the machine of a daemon. What it has
+// elsewhere is its operator's matter; there it is only told apart from others.
+func (b *BuildKit) share(name, scope string) step.Share {
+	if name == local {
+		return b.o.Local.Admit(scope)
+	}
+	s := step.Share{OutOfMemory: func() bool { return false }, Release: func() {}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.daemons[name].isolates {
+		s.Scope, s.Token = "/slipway/"+scope, step.NewToken(scope)
+	}
+	return s
 }
 
 // rendezvous picks a name for a key: another name that comes or goes moves only

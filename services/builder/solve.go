@@ -69,7 +69,7 @@ func (b *BuildKit) back(ctx context.Context, arch string) bool {
 			return false
 		}
 		if _, c, err := b.choose("", arch); err == nil {
-			if _, err := architectures(ctx, c); err == nil {
+			if _, err := ask(ctx, c); err == nil {
 				return true
 			}
 		}
@@ -83,10 +83,9 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	if err != nil {
 		return "", &Failure{Internal, "The build service's daemon is not there", status.Error(codes.Unavailable, err.Error())}
 	}
-	share := step.Share{OutOfMemory: func() bool { return false }}
+	share := b.share(name, short(job.CacheScope))
+	defer share.Release()
 	if name == local {
-		share = b.o.Local.Admit(short(job.CacheScope))
-		defer share.Release()
 		var unwatch func()
 		ctx, unwatch = b.watchDisk(ctx)
 		defer unwatch()

@@ -27,6 +27,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -61,6 +63,20 @@ func main() {
 			fmt.Println("asked for", a, strings.TrimSpace(line))
 			_ = c.Close()
 		}
+	case "look":
+		// Which processes of others can be looked into, and which told to end?
+		var reached []string
+		mine, _ := os.Readlink("/proc/self/ns/pid")
+		all, _ := filepath.Glob("/proc/[0-9]*")
+		for _, p := range all {
+			pid, _ := strconv.Atoi(filepath.Base(p))
+			name, _ := os.ReadFile(p + "/cmdline")
+			others := strings.Contains(string(name), "buildkitd") || strings.Contains(string(name), "sleep")
+			if ns, err := os.Readlink(p + "/ns/pid"); err == nil && ns != mine || others && syscall.Kill(pid, 0) == nil {
+				reached = append(reached, string(name))
+			}
+		}
+		fmt.Printf("processes of others: %q\n", reached)
 	case "flood":
 		var held []net.Conn
 		end := time.Now().Add(20 * time.Second)

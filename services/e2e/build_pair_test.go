@@ -2,12 +2,15 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"slipway.dev/services/internal/testkit"
 )
@@ -59,6 +62,14 @@ func TestBuildForTwoPlatforms(t *testing.T) {
 	needBuilds(t)
 	store := "127.0.0.1:" + testkit.FreePort(t)
 	p := oneProcess(t, common(t, nil, settings{"store_addr": store, "buildkit_addr": buildkitd(t, store)}))
+	if err := within(time.Minute, func() error {
+		if !strings.Contains(p.procs[0].log(), "share one network with this BuildKit daemon") {
+			return errors.New("nobody is warned of a daemon that does not keep steps apart")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	user := []string{"Authorization", "Bearer " + p.token}
 	body := recipe("FROM scratch", "COPY hello.txt /", "ARG TARGETARCH", "ENV ARCH=$TARGETARCH")
 	body["containerPlatform"] = "linux/amd64,linux/arm64"

@@ -102,14 +102,9 @@ mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
 func (d *Daemon) spawn(c *child, config string) error {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.programs.daemon, "--config", config)
 	cmd.Dir = d.o.Dir
-	cmd.Env = append(plainEnv(),
-		// Logs are cut before they get there, and keep their ends; the daemon would not.
-		fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SIZE=%d", limits.DaemonStepLog), fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SPEED=%d", limits.DaemonStepLog),
-		"HTTP_PROXY="+c.proxy, "HTTPS_PROXY="+c.proxy, "http_proxy="+c.proxy, "https_proxy="+c.proxy,
-		step.EnvSocket+"="+d.socket("steps"), step.EnvRuntime+"="+d.programs.runtime, step.EnvState+"="+d.state())
-	if d.o.NoNewPrivileges {
-		cmd.Env = append(cmd.Env, step.EnvNoNewPrivileges+"=1")
-	}
+	cmd.Env = environment{
+		proxy: c.proxy, steps: d.socket("steps"), runtime: d.programs.runtime, state: d.state(), noNewPrivileges: d.o.NoNewPrivileges,
+	}.all()
 	if d.own != nil {
 		cmd.Env = append(cmd.Env, "GROUPS_TO_ENTER="+strings.Join(d.own.dirs, " "), fmt.Sprintf("GOMEMLIMIT=%d", d.o.DaemonMemory/5*4))
 	}
@@ -133,6 +128,25 @@ func (d *Daemon) spawn(c *child, config string) error {
 
 // state is where runc notes which containers there are.
 func (d *Daemon) state() string { return filepath.Join(d.o.Dir, "runc") }
+
+// environment is what buildkitd has of its own, and hands on to slipway-runc.
+type environment struct {
+	proxy                 string // URL
+	steps, runtime, state string // paths
+	noNewPrivileges       bool
+}
+
+func (e environment) all() []string {
+	out := append(plainEnv(),
+		// Logs are cut before they get there, and keep their ends; the daemon would not.
+		fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SIZE=%d", limits.DaemonStepLog), fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SPEED=%d", limits.DaemonStepLog),
+		"HTTP_PROXY="+e.proxy, "HTTPS_PROXY="+e.proxy, "http_proxy="+e.proxy, "https_proxy="+e.proxy,
+		step.EnvSocket+"="+e.steps, step.EnvRuntime+"="+e.runtime, step.EnvState+"="+e.state)
+	if e.noNewPrivileges {
+		out = append(out, step.EnvNoNewPrivileges+"=1")
+	}
+	return out
+}
 
 // plainEnv is the little that the daemon needs of our environment: nothing that
 // may hold a secret.

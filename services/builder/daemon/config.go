@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"slipway.dev/services/builder/daemon/step"
 )
 
 // socket is where something listens. Its path must be short: the system allows
@@ -20,18 +22,54 @@ func (d *Daemon) socket(name string) string {
 // configure writes the daemon's configuration and answers its path.
 func (d *Daemon) configure() (string, error) {
 	path := filepath.Join(d.o.Dir, "buildkitd.toml")
-	return path, os.WriteFile(path, []byte(configuration(d.o.Dir, d.socket("buildkitd"), d.programs.wrapper, d.o.Plain)), 0o600)
+	c := configuration{root: filepath.Join(d.o.Dir, "root"), addresses: []string{"unix://" + d.socket("buildkitd")}, wrapper: d.programs.wrapper, plain: d.o.Plain}
+	return path, os.WriteFile(path, []byte(c.String()), 0o600)
 }
 
-func configuration(dir, socket, runtime string, plain []string) string {
+// configuration is what buildkitd is told in its file.
+type configuration struct {
+	root      string
+	addresses []string
+	wrapper   string   // what starts steps
+	plain     []string // registries that are spoken to in plain http
+	served    *served  // nil for a daemon of our own
+}
+
+// served is what is added for a daemon that others use.
+type served struct {
+	traces             string // the path of its socket for traces
+	rootless, sharePID bool
+	cache              int64  // bytes
+	more               string // of the operator
+}
+
+// reserve is what the cache always keeps, and the disk always has free, in bytes.
+const reserve = 2e9
+
+// String is the file, in TOML.
+func (c configuration) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "root = %q\n", filepath.Join(dir, "root"))
-	fmt.Fprintf(&b, "[grpc]\n  address = [%q]\n", "unix://"+socket)
-	// "host" is the cage's network, which slipway-runc takes a step out of.
-	fmt.Fprintf(&b, "[worker.containerd]\n  enabled = false\n")
-	fmt.Fprintf(&b, "[worker.oci]\n  enabled = true\n  networkMode = \"host\"\n  binary = %q\n", runtime)
-	for _, host := range plain {
+	fmt.Fprintf(&b, "root = %q\n", c.root)
+	if c.served != nil {
+		fmt.Fprintf(&b, "[log]\n  format = \"json\"\n[otel]\n  socketPath = %q\n", c.served.traces)
+	}
+	fmt.Fprintf(&b, "[grpc]\n  address = [")
+	for _, a := range c.addresses {
+		fmt.Fprintf(&b, "%q, ", a)
+	}
+	fmt.Fprintf(&b, "]\n[worker.containerd]\n  enabled = false\n")
+	// "host" is the daemon's own network, which slipway-runc takes a step out of.
+	fmt.Fprintf(&b, "[worker.oci]\n  enabled = true\n  networkMode = \"host\"\n  binary = %q\n", c.wrapper)
+	if s := c.served; s != nil {
+		fmt.Fprintf(&b, "  rootless = %v\n  noProcessSandbox = %v\n  gc = true\n", s.rootless, s.sharePID)
+		fmt.Fprintf(&b, "  reservedSpace = %d\n  minFreeSpace = %d\n  maxUsedSpace = %d\n", int64(reserve), int64(reserve), s.cache)
+		fmt.Fprintf(&b, "[worker.oci.labels]\n  %q = %q\n", step.Label, step.LabelIsolated)
+	}
+	for _, host := range c.plain {
 		fmt.Fprintf(&b, "[registry.%q]\n  http = true\n", host)
+	}
+	if c.served != nil {
+		b.WriteString(c.served.more)
 	}
 	return b.String()
 }

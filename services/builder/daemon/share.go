@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"context"
-	"crypto/rand"
 	"net"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -32,15 +32,23 @@ func newBuild(parent string) *build {
 
 // builds are those that are under way, by their tokens. Safe for concurrent use.
 type builds struct {
+	// guests: builders elsewhere, who say nothing of a build before its first step,
+	// share the daemon.
+	guests bool
+
 	mu  sync.Mutex
 	all map[string]*build
 }
+
+// guestStays is how long the steps of a guest's build share their bounds: longer
+// than a build may take.
+const guestStays = 2 * time.Hour
 
 // add gives a build of a scope a token.
 func (b *builds) add(scope string, one *build) (token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	token = step.TokenPrefix + scope + "." + rand.Text()
+	token = step.NewToken(scope)
 	b.all[token] = one
 	return token
 }
@@ -55,7 +63,8 @@ func (b *builds) remove(token string) {
 // that several builds of a scope have in common once, with the token of the first:
 // when that has ended before its step began, another build of the scope stands in.
 // A step without a token is of a build that came to the daemon by another way, as
-// only its operator's can: it has bounds of its own, and the daemon's group.
+// only its operator's can: it has bounds of its own, and the daemon's group. A guest's
+// token, which nobody else can guess, begins a build.
 func (b *builds) of(token string) *build {
 	if token == "" {
 		return newBuild("")
@@ -63,6 +72,12 @@ func (b *builds) of(token string) *build {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if one := b.all[token]; one != nil {
+		return one
+	}
+	if b.guests {
+		one := newBuild("")
+		b.all[token] = one
+		time.AfterFunc(guestStays, func() { b.remove(token) })
 		return one
 	}
 	scope, _, ok := strings.Cut(token, ".")

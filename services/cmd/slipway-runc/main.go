@@ -36,6 +36,11 @@ func become(args []string) error {
 	switch call.verb {
 	case "run", "create":
 		err = prepare(call, strict)
+	case step.MountProc:
+		if err := mountProc(); err != nil {
+			return err
+		}
+		os.Exit(0)
 	case "exec":
 		err = step.RestrictProcess(call.process, strict)
 	}

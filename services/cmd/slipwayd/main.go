@@ -40,7 +40,7 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	config.AddFlags(root.PersistentFlags())
-	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), metricsCommand(), imagesCommand(), userCommand(), tokenCommand(), keysCommand())
+	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), metricsCommand(), imagesCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
 

@@ -88,18 +88,54 @@ func (b *Bundle) Restrict(noNewPrivileges bool) (network bool, err error) {
 		mount, _ := m.(object)
 		return mount["destination"] == tracingSocket
 	})
+	if _, has := namespace(linux, "pid"); !has {
+		if err := separate(linux); err != nil {
+			return false, err
+		}
+	}
+	path, has := namespace(linux, "network")
+	if path != "" {
+		return false, errors.New("a step with somebody else's network")
+	}
+	return !has, nil // the runtime makes an empty one
+}
+
+// namespace answers the path of a container's namespace of a kind, and whether it
+// has one at all.
+func namespace(linux object, kind string) (path string, has bool) {
 	namespaces, _ := linux["namespaces"].([]any)
 	for _, n := range namespaces {
-		ns, _ := n.(object)
-		if ns["type"] != "network" {
-			continue
+		if ns, _ := n.(object); ns["type"] == kind {
+			path, _ = ns["path"].(string)
+			return path, true
 		}
-		if path, _ := ns["path"].(string); path != "" {
-			return false, errors.New("a step with somebody else's network")
-		}
-		return false, nil // the runtime makes an empty one
 	}
-	return true, nil
+	return "", false
+}
+
+// separate keeps a step from the processes outside, which it sees where the machine
+// allows it no /proc of its own: in a namespace of processes it can send them no
+// signals, and as root of a user namespace of its own it cannot look into them.
+// Users have the numbers that they have outside.
+func separate(linux object) error {
+	namespaces, _ := linux["namespaces"].([]any)
+	linux["namespaces"] = append(namespaces, object{"type": "pid"}, object{"type": "user"})
+	for key, file := range map[string]string{"uidMappings": "/proc/self/uid_map", "gidMappings": "/proc/self/gid_map"} {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return fmt.Errorf("reading which users there are: %w", err)
+		}
+		var all []any
+		for line := range strings.Lines(string(raw)) {
+			var first, outside, count uint32
+			if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
+				return fmt.Errorf("reading which users there are: %w", err)
+			}
+			all = append(all, object{"containerID": first, "hostID": first, "size": count})
+		}
+		linux[key] = all
+	}
+	return nil
 }
 
 // Place says where the container's control group goes and, unless it is "", which

@@ -5,6 +5,8 @@
 // anew for each step.
 package step
 
+import "crypto/rand"
+
 // Proxy is where a step's own proxy listens, on the step's loopback. Nothing else
 // is in its network.
 const Proxy = "127.0.0.1:3128"
@@ -14,6 +16,9 @@ const Proxy = "127.0.0.1:3128"
 // says whose step this is, and no step sees it. ALL_PROXY is the one that
 // Dockerfiles declare least (a declared one is part of the key).
 const TokenPrefix = "slipway-step:"
+
+// NewToken makes one for a build of a scope (letters and digits).
+func NewToken(scope string) string { return TokenPrefix + scope + "." + rand.Text() }
 
 // The environment of slipway-runc, which comes from the process that starts
 // buildkitd. Steps do not see it.
@@ -27,6 +32,17 @@ const (
 	// EnvNoNewPrivileges is "1" where setuid programs are to have no effect.
 	EnvNoNewPrivileges = "SLIPWAY_STEP_NO_NEW_PRIVILEGES"
 )
+
+// A daemon says in the labels of its worker that its steps come to somebody who
+// serves them: only then do builders elsewhere tell them of Proxy.
+const (
+	Label         = "dev.slipway.steps"
+	LabelIsolated = "isolated"
+)
+
+// MountProc is the word that has slipway-runc try whether /proc can be mounted in
+// its own, new namespaces of processes and mounts, and nothing else.
+const MountProc = "slipway-mount-proc"
 
 // Hello is what slipway-runc says of a step, as one packet. These descriptors go
 // with it: a pidfd of the process that becomes runc, its stdout and its stderr, and

@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"slipway.dev/services/builder/daemon/step"
+)
+
+// inUserNamespace says whether root here is not the machine's root.
+func inUserNamespace() bool {
+	raw, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && strings.Join(strings.Fields(string(raw)), " ") != "0 0 4294967295"
+}
+
+// canMountProc says whether steps can have a /proc of their own. In a user namespace
+// they cannot where something covers a part of the one there is, as container
+// engines do.
+func canMountProc(ctx context.Context, wrapper string) bool {
+	cmd := exec.CommandContext(ctx, wrapper, step.MountProc)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
+	return cmd.Run() == nil
+}
