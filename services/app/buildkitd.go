@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"slipway.dev/services/builder/daemon"
 	"slipway.dev/services/internal/config"
@@ -31,8 +33,25 @@ func (b Buildkitd) Serve(ctx context.Context, cfg config.Config, stderr io.Write
 	if err != nil {
 		return err
 	}
+	steps, err := upstream.NewEgress(withoutRegistries(cfg.EgressAllow, cfg.InsecureRegistries))
+	if err != nil {
+		return err
+	}
 	return daemon.Serve(ctx, daemon.ServeOptions{
 		Root: b.Root, Run: b.Run, Addresses: b.Addresses, Args: b.Args, More: b.More, Cache: int64(b.Cache),
-		Egress: egress, Plain: cfg.InsecureRegistries, NoNewPrivileges: cfg.BuildNoNewPrivileges, Runtime: cfg.RuncPath, Stderr: stderr, Log: log,
+		Egress: egress, StepEgress: steps, Plain: cfg.InsecureRegistries, NoNewPrivileges: cfg.BuildNoNewPrivileges, Runtime: cfg.RuncPath,
+		Stderr: stderr, Log: log,
+	})
+}
+
+// withoutRegistries are the allowed names without those of registries (host:port)
+// that are there for buildkitd: in plain http, and often without a login, whoever
+// reaches one could replace what others built.
+func withoutRegistries(allow, registries []string) []string {
+	return slices.DeleteFunc(slices.Clone(allow), func(a string) bool {
+		return slices.ContainsFunc(registries, func(r string) bool {
+			host, _, _ := strings.Cut(r, ":")
+			return strings.EqualFold(a, r) || strings.EqualFold(a, host)
+		})
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"slipway.dev/services/builder/daemon/step"
@@ -53,11 +54,7 @@ func (c configuration) String() string {
 	if c.served != nil {
 		fmt.Fprintf(&b, "[log]\n  format = \"json\"\n[otel]\n  socketPath = %q\n", c.served.traces)
 	}
-	fmt.Fprintf(&b, "[grpc]\n  address = [")
-	for _, a := range c.addresses {
-		fmt.Fprintf(&b, "%q, ", a)
-	}
-	fmt.Fprintf(&b, "]\n[worker.containerd]\n  enabled = false\n")
+	fmt.Fprintf(&b, "[grpc]\n  address = [%s]\n[worker.containerd]\n  enabled = false\n", quoted(c.addresses))
 	// "host" is the daemon's own network, which slipway-runc takes a step out of.
 	fmt.Fprintf(&b, "[worker.oci]\n  enabled = true\n  networkMode = \"host\"\n  binary = %q\n", c.wrapper)
 	if s := c.served; s != nil {
@@ -72,4 +69,12 @@ func (c configuration) String() string {
 		b.WriteString(c.served.more)
 	}
 	return b.String()
+}
+
+func quoted(texts []string) string {
+	var out []string
+	for _, t := range texts {
+		out = append(out, strconv.Quote(t))
+	}
+	return strings.Join(out, ", ")
 }

@@ -72,7 +72,7 @@ func TestProxy(t *testing.T) {
 
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
-	got := configuration("/d", "/d/s.sock", "/bin/runc", []string{"127.0.0.1:5000"})
+	got := configuration{root: "/d/root", addresses: []string{"unix:///d/s.sock"}, wrapper: "/bin/runc", plain: []string{"127.0.0.1:5000"}}.String()
 	for _, want := range []string{`root = "/d/root"`, `address = ["unix:///d/s.sock"]`, `binary = "/bin/runc"`, "[registry.\"127.0.0.1:5000\"]\n  http = true"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)

@@ -32,9 +32,9 @@ type ServeOptions struct {
 	More string
 	// Cache is what its caches may take of the disk, in bytes.
 	Cache int64
-	// Egress are the rules for steps, and for what buildkitd itself fetches. Neither
-	// reaches the Addresses. Required.
-	Egress *upstream.Egress
+	// Egress are the rules for what buildkitd itself fetches and pushes, and StepEgress
+	// those for steps. Neither reaches the Addresses. Required.
+	Egress, StepEgress *upstream.Egress
 	// Plain lists registries ("host:port") that are spoken to in plain http; those on
 	// this machine no step reaches.
 	Plain []string
@@ -84,7 +84,7 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	defer func() { _ = h.proxy.Close() }()
 	own := append(h.ports(), h.proxy.Addr().String())
 	go func() { _ = proxyServer(newProxy(o.Egress.Except(own).DialContext)).Serve(h.proxy) }()
-	s := newSteps(o.Egress.Except(append(own, o.Plain...)).DialContext, o.Log)
+	s := newSteps(o.StepEgress.Except(append(own, o.Plain...)).DialContext, o.Log)
 	s.builds.guests = true
 	go s.serve(h.steps)
 	return h.run(ctx)

@@ -109,3 +109,29 @@ func FuzzRestrict(f *testing.F) {
 		}
 	})
 }
+
+// TestRestrictSeparates gives a step that would share the processes outside
+// namespaces of its own, with the users that there are.
+func TestRestrictSeparates(t *testing.T) {
+	t.Parallel()
+	dir := write(t, `{"process":{},"linux":{"namespaces":[{"type":"mount"}]}}`)
+	b, err := step.ReadBundle(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Restrict(false); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Write(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(dir, "config.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, there := range []string{`{"type":"mount"},{"type":"pid"},{"type":"user"}`, `"uidMappings":[{"containerID":0,"hostID":0,"size":`, `"gidMappings":[{`} {
+		if !strings.Contains(string(raw), there) {
+			t.Errorf("%s is not in %s", there, raw)
+		}
+	}
+}
