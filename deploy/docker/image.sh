@@ -6,11 +6,13 @@
 #                    BuildKit without root
 #
 # Go programs are compiled here, for every platform, from sums in go.sum; what is C comes from Debian, packages pinned
-# in debian.txt (`image.sh pin` takes today's). Our own BuildKit puts the images together: the same commit and the same
-# packages give the same digests. Each platform's image has its list of parts (SPDX) as a referrer.
+# in debian.txt (`image.sh pin` takes today's). runc is both: it is compiled with Debian's gcc and linked with its
+# libseccomp, of packages pinned there too, whatever this machine has. Our own BuildKit puts the images together: the
+# same commit and the same packages give the same digests. Each platform's image has its list of parts (SPDX) as a
+# referrer.
 #
 # VERSION, PLATFORMS (linux/amd64,linux/arm64), PUSH (registry/path to copy them to), OUT (bin/images). Root, on Debian
-# with mmdebstrap, libcap2-bin and runc.
+# for amd64 with mmdebstrap, libcap2-bin and a runc.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=deploy/docker
@@ -30,11 +32,10 @@ finish() {
 trap finish EXIT
 trap 'exit 1' INT TERM
 
-# packages ARCH: the Debian packages, unpacked, in $work/debian-ARCH; their names and sums beside it.
+# packages NAME ARCH PACKAGES: Debian packages, unpacked, in $work/NAME; their names and sums beside it.
 packages() {
-	mmdebstrap --quiet --variant=extract --mode=root --architectures="$1" \
-		--include=runc,uidmap,rootlesskit,squashfs-tools-ng,ca-certificates \
-		--extract-hook="cd \"\$1/var/cache/apt/archives\" && sha256sum *.deb >'$work/debian-$1.txt'" bookworm "$work/debian-$1"
+	mmdebstrap --quiet --variant=extract --mode=root --architectures="$2" --include="$3" \
+		--extract-hook="cd \"\$1/var/cache/apt/archives\" && sha256sum *.deb >'$work/$1.txt'" bookworm "$work/$1"
 }
 
 # programs ARCH: what is Go, for both images.
@@ -48,6 +49,30 @@ programs() {
 	(cd services/tools && GOWORK=off CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" \
 		-ldflags "-s -w -X github.com/moby/buildkit/version.Version=$buildkit" \
 		github.com/moby/buildkit/cmd/buildkitd github.com/moby/buildkit/cmd/buildctl)
+}
+
+# triplet ARCH: what gcc calls it.
+triplet() {
+	case $1 in
+	amd64) echo x86_64-linux-gnu ;;
+	arm64) echo aarch64-linux-gnu ;;
+	esac
+}
+
+# runtime ARCH: runc, compiled in the tree of gcc, where nothing of this machine is but Go and what it has fetched.
+runtime() {
+	local cc=$work/cc dir goroot modules
+	goroot=$(go env GOROOT) modules=$(go env GOMODCACHE)
+	(cd services/tools && GOWORK=off GOPROXY=${GOPROXY:-$(go env GOPROXY)} go list -deps -tags seccomp github.com/opencontainers/runc >/dev/null)
+	export cc goroot modules
+	CC_DIRS="$goroot $modules $PWD $work/bin-$1 $work/dev-$1" unshare --mount --propagation private sh -euc '
+		mkdir -p "$cc/dev" && mount --rbind /dev "$cc/dev"
+		for dir in $CC_DIRS; do mkdir -p "$cc$dir" && mount --bind "$dir" "$cc$dir"; done
+		exec chroot "$cc" env -i PATH="$goroot/bin:/usr/bin:/bin" HOME=/tmp "$@"' sh \
+		GOROOT="$goroot" GOMODCACHE="$modules" GOCACHE=/tmp/cache GOWORK=off GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-p=2 GOARCH="$1" CGO_ENABLED=1 \
+		CC="$(triplet "$1")-gcc --sysroot=$work/dev-$1" PKG_CONFIG=pkgconf PKG_CONFIG_LIBDIR="$work/dev-$1/usr/lib/$(triplet "$1")/pkgconfig" \
+		go build -C "$PWD/services/tools" -trimpath -buildvcs=false -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' \
+		-o "$work/bin-$1/runc" github.com/opencontainers/runc
 }
 
 # skeleton ROOT ARCH: what both images begin with.
@@ -64,9 +89,8 @@ skeleton() {
 # builder ROOT ARCH: what a builder has besides.
 builder() {
 	local from=$work/debian-$2 dir file
-	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$work/bin-$2/slipway-runc" "$1/usr/bin/"
+	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$work/bin-$2/slipway-runc" "$work/bin-$2/runc" "$1/usr/bin/"
 	install -m 755 "$from"/usr/bin/{tar2sqfs,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
-	install -m 755 "$from"/usr/sbin/runc "$1/usr/sbin/"
 	# Debian's are setuid root, which a container without privileges refuses.
 	setcap cap_setuid+ep "$1/usr/bin/newuidmap"
 	setcap cap_setgid+ep "$1/usr/bin/newgidmap"
@@ -86,16 +110,16 @@ packed() {
 
 # pinned: the packages are those of debian.txt.
 pinned() {
-	(cd "$work" && for arch in amd64 arm64; do
-		[ -f "debian-$arch.txt" ] || continue
-		sed "s/^/$arch /" "debian-$arch.txt"
+	(cd "$work" && for tree in debian-amd64 debian-arm64 cc dev-amd64 dev-arm64; do
+		[ -f "$tree.txt" ] || continue
+		sed "s/^/${tree#debian-} /" "$tree.txt"
 	done) >"$work/debian.txt"
 	if [ "${1:-}" = pin ]; then
 		cp "$work/debian.txt" $here/debian.txt
 		exit
 	fi
-	for arch in $archs; do
-		if ! diff <(grep "^$arch " $here/debian.txt) <(grep "^$arch " "$work/debian.txt") >&2; then
+	for tree in cc $archs $(for arch in $archs; do echo "dev-$arch"; done); do
+		if ! diff <(grep "^$tree " $here/debian.txt) <(grep "^$tree " "$work/debian.txt") >&2; then
 			echo "image.sh: Debian's packages are not those of debian.txt any more (above); \`$here/image.sh pin\` takes them" >&2
 			exit 1
 		fi
@@ -124,7 +148,11 @@ tools() {
 	(cd deploy && GOWORK=off CGO_ENABLED=0 go build -trimpath -o ../bin/sbom ./docker/sbom)
 }
 
-for arch in $archs; do packages "$arch"; done
+packages cc amd64 gcc,gcc-aarch64-linux-gnu,pkgconf
+for arch in $archs; do
+	packages "debian-$arch" "$arch" uidmap,rootlesskit,squashfs-tools-ng,ca-certificates
+	packages "dev-$arch" "$arch" libc6-dev,libseccomp-dev
+done
 pinned "$@"
 tools
 start
@@ -132,6 +160,7 @@ mkdir -p "$work/context"
 cp $here/Dockerfile "$work/context/"
 for arch in $archs; do
 	programs "$arch"
+	runtime "$arch"
 	for image in slipwayd slipway-builder; do
 		root=$work/root-$image-$arch
 		skeleton "$root" "$arch"

@@ -49,17 +49,18 @@ func policies(ctx context.Context, w *world) (string, error) {
 			return "", fmt.Errorf("a builder reaches %s", target)
 		}
 	}
-	// A step says what it reaches by failing. The registry it may reach, since BuildKit may: so names are found there.
-	shut = append(shut, open[0], open[1])
-	steps := "nc -w 3 " + open[3] + " -e /bin/busybox true"
-	for _, target := range shut {
-		steps += " && ! nc -w 3 " + target + " -e /bin/busybox true"
+	// A step says what it reaches by failing. In its network, which has one interface and
+	// one port, is its proxy: that must answer, and lead to none of them.
+	steps := "[ $(wc -l </proc/net/dev) = 3 ] && [ $(wc -l </proc/net/tcp) = 2 ] && nc -w 3 127.0.0.1 3128 -e /bin/busybox true"
+	for _, target := range append(shut, open...) {
+		host, port, _ := strings.Cut(target, " ")
+		steps += " && ! nc -w 3 " + target + " -e /bin/busybox true && ! http_proxy=http://127.0.0.1:3128 wget -q -T 5 -O /dev/null http://" + host + ":" + port + "/v2/"
 	}
 	if err := buildSteps(ctx, w, steps+" && echo nothing > /reached"); err != nil {
 		return "", fmt.Errorf("a step of a build: %w", err)
 	}
-	return fmt.Sprintf("of %d places a builder reaches the %d that it needs, a step of a build none but the registry of BuildKit; the metadata address answers a stranger, and neither of them",
-		len(open)+len(shut)-2, len(open)), nil
+	return fmt.Sprintf("of %d places a builder reaches the %d that it needs, a step of a build none, nor by its proxy; the metadata address answers a stranger, and neither of them",
+		len(open)+len(shut), len(open)), nil
 }
 
 // probe runs a pod that tries to connect, and answers where it could.
