@@ -61,17 +61,17 @@ triplet() {
 
 # runtime ARCH: runc, compiled in the tree of gcc, where nothing of this machine is but Go and what it has fetched.
 runtime() {
-	local cc=$work/cc dir goroot modules
+	local cc=$work/cc goroot modules
 	goroot=$(go env GOROOT) modules=$(go env GOMODCACHE)
-	(cd services/tools && GOWORK=off GOPROXY=${GOPROXY:-$(go env GOPROXY)} go list -deps -tags seccomp github.com/opencontainers/runc >/dev/null)
+	(cd services/tools && GOWORK=off go list -deps -tags seccomp github.com/opencontainers/runc >/dev/null)
 	export cc goroot modules
 	CC_DIRS="$goroot $modules $PWD $work/bin-$1 $work/dev-$1" unshare --mount --propagation private sh -euc '
-		mkdir -p "$cc/dev" && mount --rbind /dev "$cc/dev"
+		mkdir -p "$cc/dev" "$cc/tmp" && mount --rbind /dev "$cc/dev"
 		for dir in $CC_DIRS; do mkdir -p "$cc$dir" && mount --bind "$dir" "$cc$dir"; done
-		exec chroot "$cc" env -i PATH="$goroot/bin:/usr/bin:/bin" HOME=/tmp "$@"' sh \
+		exec env -i PATH="$goroot/bin:/usr/bin:/usr/sbin" HOME=/tmp "$@"' sh \
 		GOROOT="$goroot" GOMODCACHE="$modules" GOCACHE=/tmp/cache GOWORK=off GOPROXY=off GOTOOLCHAIN=local GOFLAGS=-p=2 GOARCH="$1" CGO_ENABLED=1 \
 		CC="$(triplet "$1")-gcc --sysroot=$work/dev-$1" PKG_CONFIG=pkgconf PKG_CONFIG_LIBDIR="$work/dev-$1/usr/lib/$(triplet "$1")/pkgconfig" \
-		go build -C "$PWD/services/tools" -trimpath -buildvcs=false -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' \
+		chroot "$cc" go build -C "$PWD/services/tools" -trimpath -buildvcs=false -tags seccomp,netgo,osusergo -ldflags '-s -w -extldflags -static' \
 		-o "$work/bin-$1/runc" github.com/opencontainers/runc
 }
 

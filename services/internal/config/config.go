@@ -83,7 +83,7 @@ type Config struct {
 	BuildRunningAnonymous int `key:"build_running_anonymous" default:"2" help:"Likewise of one address without a user, which never has all slots where there are several. 0: all but one."`
 
 	BuildRepository       string        `key:"build_repository" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
-	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
+	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Run them with slipwayd buildkitd, which keeps the steps of builds apart. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
 	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Certificate that the builder role shows to the daemons of buildkit_addr (mTLS)."`
 	BuildkitKeyFile       string        `key:"buildkit_key_file" help:"Private key of buildkit_cert_file."`
 	BuildkitCAFile        string        `key:"buildkit_ca_file" help:"Authority that signed the certificates of the daemons of buildkit_addr."`
