@@ -12,40 +12,13 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/metricsbus"
 )
 
-// What is said on the bus (see event.proto).
-const (
-	subjectEvents = "metrics.events"
-	streamEvents  = "METRICS_EVENTS"
-)
+// silence is how long a source may be silent before it is forgotten.
+const silence = 366 * 24 * time.Hour
 
-const (
-	// ackWait is when another replica gets what one has not counted.
-	ackWait = 10 * time.Second
-	// silence is how long a source may be silent before it is forgotten.
-	silence = 366 * 24 * time.Hour
-)
-
-// streamConfig is the stream of what is not counted yet. When it is full, the
-// sources keep what they have.
-func streamConfig() jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name: streamEvents, Subjects: []string{subjectEvents}, Retention: jetstream.WorkQueuePolicy,
-		MaxBytes: 64 << 20, Discard: jetstream.DiscardNew, Description: "What is not counted yet",
-	}
-}
-
-// batches is the consumer that all replicas share. It gives one message at a time,
-// over all replicas: the events of a source have to be counted in their order.
-func batches() bus.Consumer {
-	return bus.Consumer{
-		Stream: streamEvents, AtOnce: 1,
-		Config: jetstream.ConsumerConfig{Durable: "metrics", AckPolicy: jetstream.AckExplicitPolicy, AckWait: ackWait, MaxAckPending: 1},
-	}
-}
-
-// Run counts what is said on the bus, until ctx ends. NATS may go and come.
+// Run counts what other rooms publish, until ctx ends. NATS may go and come.
 func (s *Service) Run(ctx context.Context) error {
 	bus.Again(ctx, s.consume, func(err error) {
 		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
@@ -54,24 +27,24 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 func (s *Service) consume(ctx context.Context) error {
-	if err := bus.MakeStreams(ctx, s.bus, streamConfig()); err != nil {
+	if err := bus.MakeStreams(ctx, s.bus, metricsbus.Stream()); err != nil {
 		return err
 	}
 	if err := s.store.forget(ctx, s.deps.Now().Add(-silence)); err != nil {
 		return fmt.Errorf("forgetting old sources: %w", err)
 	}
-	return bus.Consume(ctx, s.bus, batches(), s.take)
+	return bus.Consume(ctx, s.bus, metricsbus.Consumer(), s.consumeBatch)
 }
 
-// take acknowledges only what SQL has.
-func (s *Service) take(ctx context.Context, m jetstream.Msg) {
+// consumeBatch acknowledges only what SQL has.
+func (s *Service) consumeBatch(ctx context.Context, m jetstream.Msg) {
 	b := &metricsv1.Batch{}
 	if err := proto.Unmarshal(m.Data(), b); err != nil || b.GetSource() == "" || b.GetFirst() < 1 {
 		s.deps.Log.ErrorContext(ctx, "Events cannot be read", "err", err)
-		_ = m.Term() // they will not become better
+		_ = m.Term() // retrying cannot help
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, ackWait*8/10)
+	ctx, cancel := context.WithTimeout(ctx, metricsbus.EventAckWait*8/10)
 	defer cancel()
 	if err := s.count(ctx, b); err != nil {
 		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
@@ -79,7 +52,7 @@ func (s *Service) take(ctx context.Context, m jetstream.Msg) {
 		return
 	}
 	if err := m.DoubleAck(ctx); err != nil {
-		s.deps.Log.DebugContext(ctx, "Events that are counted will come again", "err", err)
+		s.deps.Log.DebugContext(ctx, "Counted events will be delivered again", "err", err)
 	}
 }
 

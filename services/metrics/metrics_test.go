@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,21 +22,21 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/metrics"
 )
 
-// place is what replicas of the service share.
-type place struct {
+// deployment is what replicas of the service share.
+type deployment struct {
 	db       *sqldb.DB
 	bus      *nats.Conn
 	accounts string
 }
 
-func newPlace(t *testing.T, db *sqldb.DB) *place {
+func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "metrics", metrics.Migrations()); err != nil {
 		t.Fatal(err)
@@ -50,11 +49,11 @@ func newPlace(t *testing.T, db *sqldb.DB) *place {
 	if err := os.WriteFile(file, []byte("# those who may read\n\nada:"+string(hash)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return &place{db: db, bus: testkit.NATS(t), accounts: file}
+	return &deployment{db: db, bus: testkit.NATS(t), accounts: file}
 }
 
 // replica starts a service, and answers a client of it and how to kill it.
-func (p *place) replica(t *testing.T) (client metricsv1.MetricsServiceClient, kill func()) {
+func (p *deployment) replica(t *testing.T) (client metricsv1.MetricsServiceClient, kill func()) {
 	t.Helper()
 	s, err := metrics.New(metrics.Deps{
 		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now, Accounts: p.accounts,
@@ -62,25 +61,9 @@ func (p *place) replica(t *testing.T) (client metricsv1.MetricsServiceClient, ki
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	s.Register(server)
-	memory := rpc.NewMemory()
-	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial("gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(ctx) }()
-	kill = sync.OnceFunc(func() {
-		stop()
-		<-ran
-		_ = conn.Close()
-		server.Server.Stop()
-	})
-	t.Cleanup(kill)
-	return metricsv1.NewMetricsServiceClient(conn), kill
+	conn, hangUp := testkit.Serve(t, s.Register, "gateway")
+	end := testkit.Run(t, s.Run)
+	return metricsv1.NewMetricsServiceClient(conn), func() { end(); hangUp() }
 }
 
 // as signs a call in; "" is nobody.
@@ -103,7 +86,7 @@ func say(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		_, err := js.Publish(t.Context(), "metrics.events", raw)
+		_, err := js.Publish(t.Context(), metricsbus.Events, raw)
 		return err
 	})
 }
@@ -171,7 +154,7 @@ func wants(t *testing.T, c metricsv1.MetricsServiceClient, req *metricsv1.CountP
 func TestForms(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		c, _ := p.replica(t)
 		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 0, nil))
 		say(t, p.bus, &metricsv1.Batch{Source: "s", First: 1, Events: join(
@@ -211,7 +194,7 @@ func TestForms(t *testing.T) {
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		c, _ := p.replica(t)
 		for _, b := range []struct{ first, n int }{{1, 5}, {1, 5}, {3, 4}, {6, 1}, {1, 9}, {2, 3}, {100, 10}, {50, 20}, {105, 10}} {
 			say(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(b.first), Events: pulls(b.n, 0, "a.org")})
@@ -226,7 +209,7 @@ func TestRepeats(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		c, _ := p.replica(t)
 		_, kill := p.replica(t)
 		for i := range 100 {
@@ -244,7 +227,7 @@ func TestReplicas(t *testing.T) {
 
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	on, _ := p.replica(t)
 	p.accounts = ""
 	off, _ := p.replica(t)
@@ -295,7 +278,7 @@ func TestRealServer(t *testing.T) {
 		t.Skip("needs a nats-server: set SLIPWAY_TEST_REAL")
 	}
 	server := testkit.StartNATS(t)
-	p := newPlace(t, testkit.Postgres(t))
+	p := newDeployment(t, testkit.Postgres(t))
 	var err error
 	if p.bus, err = bus.Connect(server.URL, testkit.Log(t)); err != nil {
 		t.Fatal(err)

@@ -3,41 +3,34 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
+	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/spool"
 )
 
 const (
-	// subjectEvents is where the metrics room hears what to count.
-	subjectEvents = "metrics.events"
 	// spoolLimit is how many bytes of uncounted pulls are kept, two million pulls
 	// or so.
 	spoolLimit = 64 << 20
-	// eventsPerMessage and gather keep the messages few while there is much to say.
-	eventsPerMessage = 500
-	gather           = 250 * time.Millisecond
-	publishTime      = 5 * time.Second
+	// gather keeps the messages few while there is much to count.
+	gather = 250 * time.Millisecond
 )
 
-// counter says how often is pulled. A pull is written to disk before its answer
-// ends, and published from there: it is counted once, whoever is killed
-// meanwhile, and waits for nobody. nil counts nothing.
+// counter counts pulls. A pull is written to disk before its answer ends, and
+// published from there: it is counted once, whoever is killed meanwhile, and waits
+// for nobody. nil counts nothing.
 type counter struct {
 	spool   *spool.Spool
-	nats    *nats.Conn
-	bus     jetstream.JetStream
+	outbox  *metricsbus.Outbox
 	prefix  string
 	now     func() time.Time
 	log     *slog.Logger
@@ -49,15 +42,17 @@ func newCounter(d Deps) (*counter, error) {
 	if d.SpoolDir == "" {
 		return nil, nil
 	}
-	js, err := jetstream.New(d.Bus)
-	if err != nil {
-		return nil, err
-	}
 	s, err := spool.Open(spool.Options{Dir: d.SpoolDir, Limit: spoolLimit, Now: d.Now})
 	if err != nil {
 		return nil, err
 	}
-	c := &counter{spool: s, nats: d.Bus, bus: js, prefix: d.FilesystemPrefix, now: d.Now, log: d.Log,
+	outbox, err := metricsbus.NewOutbox(d.Bus, &pullQueue{spool: s}, metricsbus.Options{
+		Name: "pulls", Log: d.Log, Wake: s.Wake(), Linger: gather,
+	})
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	c := &counter{spool: s, outbox: outbox, prefix: d.FilesystemPrefix, now: d.Now, log: d.Log,
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slipway_registry_uncounted_pulls_total", Help: "Pulls that could not be written to the spool, and are not counted.",
 		}),
@@ -125,44 +120,32 @@ func (g *grant) addsLayerUnder(prefix string) bool {
 }
 
 // run publishes what was noted, until ctx ends.
-func (c *counter) run(ctx context.Context) {
-	c.spool.Run(ctx, spool.Taker{
-		Send: c.publish, Most: eventsPerMessage, Linger: gather,
-		Failed: func() func(error) {
-			known := false
-			return func(err error) {
-				switch {
-				case err == nil:
-					c.log.InfoContext(ctx, "Pulls are being counted again")
-				case !known:
-					c.log.WarnContext(ctx, "Pulls wait to be counted; they go on", "err", err)
-				}
-				known = err != nil
-			}
-		}(),
-	})
+func (c *counter) run(ctx context.Context) { c.outbox.Run(ctx) }
+
+// pullQueue is the spool as an outbox reads it.
+type pullQueue struct {
+	spool *spool.Spool
+	last  spool.Batch // that Next returned
 }
 
-func (c *counter) publish(ctx context.Context, b spool.Batch) error {
-	if !c.nats.IsConnected() {
-		return errors.New("NATS is not connected")
+// Next implements metricsbus.Queue.
+func (q *pullQueue) Next(_ context.Context, most int) (_ *metricsv1.Batch, err error) {
+	if q.last, err = q.spool.Next(most); err != nil {
+		return nil, err
 	}
-	batch := &metricsv1.Batch{Source: b.Spool, First: b.First}
-	for _, raw := range b.Records {
+	batch := &metricsv1.Batch{Source: q.spool.ID(), First: q.last.First}
+	for _, raw := range q.last.Records {
 		e := &metricsv1.Event{}
 		if err := proto.Unmarshal(raw, e); err != nil {
 			e = &metricsv1.Event{} // it keeps its place; nothing is counted
 		}
 		batch.Events = append(batch.Events, e)
 	}
-	raw, err := proto.Marshal(batch)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, publishTime)
-	defer cancel()
-	if _, err := c.bus.Publish(ctx, subjectEvents, raw); err != nil {
-		return fmt.Errorf("publishing what to count: %w", err)
-	}
+	return batch, nil
+}
+
+// Published implements metricsbus.Queue.
+func (q *pullQueue) Published(context.Context, *metricsv1.Batch) error {
+	q.spool.Taken(q.last)
 	return nil
 }

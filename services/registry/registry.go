@@ -107,7 +107,7 @@ func New(d Deps) (*Registry, error) {
 	return r, nil
 }
 
-// Run says how often is pulled, until ctx ends.
+// Run publishes what there is to count, until ctx ends.
 func (s *Registry) Run(ctx context.Context) error {
 	if s.counter != nil {
 		s.counter.run(ctx)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -141,19 +143,89 @@ func TestConsume(t *testing.T) {
 	})
 }
 
+// TestConsumeGivesBack: a message that one who stops has fetched goes to another at
+// once, and not after its AckWait.
+func TestConsumeGivesBack(t *testing.T) {
+	t.Parallel()
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		js, err := jetstream.New(nc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bus.MakeStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range []string{"a", "b", "c"} {
+			if _, err := js.Publish(t.Context(), "jobs", []byte(m)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := bus.Consumer{
+			Stream: "jobs", AtOnce: 3,
+			Config: jetstream.ConsumerConfig{Durable: "room", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour},
+		}
+		var got []string
+		for len(got) < 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			err := bus.Consume(ctx, js, c, func(_ context.Context, m jetstream.Msg) {
+				got = append(got, string(m.Data()))
+				_ = m.DoubleAck(t.Context())
+				cancel()
+			})
+			if cancel(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if slices.Sort(got); !slices.Equal(got, []string{"a", "b", "c"}) {
+			t.Errorf("got %v", got)
+		}
+	})
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
+		before := nc.NumSubscriptions()
+		got := make(chan string, 10)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		for _, queue := range []string{"", "one"} {
+			go func() {
+				ended <- bus.Listen(ctx, nc, "said.*", queue, func(_ context.Context, m *nats.Msg) { got <- queue + m.Subject })
+			}()
+		}
+		for nc.NumSubscriptions() < before+2 {
+			runtime.Gosched()
+		}
+		if err := nc.Publish("said.x", nil); err != nil {
+			t.Fatal(err)
+		}
+		all := []string{<-got, <-got}
+		if slices.Sort(all); !slices.Equal(all, []string{"onesaid.x", "said.x"}) {
+			t.Errorf("got %v", all)
+		}
+		cancel()
+		if err := errors.Join(<-ended, <-ended); err != nil || nc.NumSubscriptions() != before {
+			t.Errorf("it ended with %v, and left %d subscriptions", err, nc.NumSubscriptions()-before)
+		}
+	})
+}
+
 func TestAgain(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	round, told := 0, 0
-	bus.Again(ctx, func(context.Context) error {
-		if round++; round == 2 {
-			cancel() // what fails now is not told
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		begin, round, failed := time.Now(), 0, 0
+		bus.Again(ctx, func(context.Context) error {
+			if round++; round == 3 {
+				cancel() // a failure from now on is of no account
+			}
+			return errors.New("refused")
+		}, func(error) { failed++ })
+		if round != 3 || failed != 2 || time.Since(begin) != 2*time.Second {
+			t.Errorf("%d rounds, %d failures in %s", round, failed, time.Since(begin))
 		}
-		return errors.New("refused")
-	}, func(error) { told++ })
-	if round != 2 || told != 1 {
-		t.Errorf("%d rounds, %d told", round, told)
-	}
+	})
 }
 
 func TestEmbeddedKeepsItsStreams(t *testing.T) {

@@ -9,12 +9,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Again does something until ctx ends: once more, a second after it has ended,
-// whether with an error, which is told, or without.
-func Again(ctx context.Context, do func(context.Context) error, troubled func(error)) {
+// Again calls do until ctx ends, each time a second after it returned. An error goes
+// to failed, unless ctx has ended.
+func Again(ctx context.Context, do func(context.Context) error, failed func(error)) {
 	for ctx.Err() == nil {
 		if err := do(ctx); err != nil && ctx.Err() == nil {
-			troubled(err)
+			failed(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -23,8 +23,8 @@ func Again(ctx context.Context, do func(context.Context) error, troubled func(er
 	}
 }
 
-// MakeStreams makes sure that streams are there. It leaves their replicas and
-// limits as an operator has set them.
+// MakeStreams creates the streams that are missing. The others keep the replicas and
+// limits that an operator has given them.
 func MakeStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
 	for _, config := range configs {
 		_, err := js.Stream(ctx, config.Name)
@@ -38,8 +38,8 @@ func MakeStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstre
 	return nil
 }
 
-// Consumer is one of a stream, as Consume makes it. All who name it alike share
-// its messages.
+// Consumer is a durable consumer of a stream, as Consume makes it. All who use the
+// same name share its messages.
 type Consumer struct {
 	Stream string
 	Config jetstream.ConsumerConfig
@@ -47,9 +47,11 @@ type Consumer struct {
 	AtOnce int
 }
 
-// Consume gives the messages of a stream to take, one after another, which
-// acknowledges them, each in the trace that it was published in. It ends with ctx, without an error, or when NATS refuses.
-func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, take func(context.Context, jetstream.Msg)) error {
+// Consume gives the messages of a stream to handle, one after another, each in the
+// trace that it was published in; handle acknowledges them. What was fetched but not
+// handled when ctx ends is given back at once. It ends with ctx, without an error,
+// or when NATS refuses.
+func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, handle func(context.Context, jetstream.Msg)) error {
 	consumer, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config)
 	if err != nil {
 		return fmt.Errorf("making a consumer of %s: %w", c.Stream, err)
@@ -58,22 +60,35 @@ func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, take func(
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, messages.Stop)
-	defer stop()
 	defer messages.Stop()
 	for {
-		m, err := messages.Next()
-		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+		m, err := messages.Next(jetstream.NextContext(ctx))
+		switch {
+		case ctx.Err() != nil:
+			giveBack(messages, m)
 			return nil
-		}
-		if errors.Is(err, jetstream.ErrNoHeartbeat) {
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		traced, span := Receive(ctx, m)
-		take(traced, m)
+		handle(traced, m)
 		span.End()
+	}
+}
+
+// giveBack returns messages that nobody handles: first, which may be nil, and what
+// was fetched ahead. Otherwise they would wait for their AckWait.
+func giveBack(messages jetstream.MessagesContext, first jetstream.Msg) {
+	messages.Drain()
+	for m := first; ; {
+		if m != nil {
+			_ = m.Nak()
+		}
+		var err error
+		if m, err = messages.Next(jetstream.NextMaxWait(time.Second)); err != nil {
+			return
+		}
 	}
 }

@@ -30,6 +30,12 @@ const (
 	sqlRoom  = "services/internal/sqldb"
 )
 
+// What rooms say to each other on the bus, for those at its two ends.
+const (
+	buildBus   = "services/internal/bus/buildbus"
+	metricsBus = "services/internal/bus/metricsbus"
+)
+
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
@@ -58,6 +64,7 @@ func Rules() []Rule {
 		{Package: "services/internal/caller", May: []string{
 			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
 		}},
+		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
@@ -79,7 +86,7 @@ func Rules() []Rule {
 		{Package: "services/platform/federation", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
-		{Package: "services/build", May: rooms, Never: []string{buildkit}},
+		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",
@@ -91,14 +98,14 @@ func Rules() []Rule {
 			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
 		}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
-		{Package: "services/metrics", May: rooms, Never: []string{buildkit, redis}},
-		{Package: "services/registry", May: append(plumbing(), "services/internal/spool"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
+		{Package: "services/registry", May: append(plumbing(), metricsBus, "services/internal/spool"), Never: []string{buildkit, sql, redis}},
 
 		// They start anew for each step of a build.
 		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/builder/...", May: []string{
-			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", "services/internal/fault",
+			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", buildBus, "services/internal/fault",
 			"services/internal/limits", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 

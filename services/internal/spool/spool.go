@@ -1,7 +1,7 @@
-// Package spool keeps small records on disk until somebody has taken them, in
-// order. Writing one is a copy into the page cache: a killed process loses
-// nothing, a power cut may lose the last moments. It owns one folder of
-// this process and knows nothing of what the records hold.
+// Package spool keeps small records on disk, in order, until they are taken.
+// Writing one is a copy into the page cache: a killed process loses nothing, a
+// power cut may lose the last moments. It owns one folder of this process and
+// knows nothing of what the records hold.
 package spool
 
 import (
@@ -18,9 +18,9 @@ import (
 	"time"
 )
 
-// Options are a spool's settings.
+// Options are the settings of a spool.
 type Options struct {
-	// Dir is the folder; it is made when it is not there.
+	// Dir is the folder; it is created when missing.
 	Dir string
 	// Limit is how much may wait, in bytes. Beyond it the oldest is dropped.
 	Limit int64
@@ -30,14 +30,14 @@ type Options struct {
 
 // Spool is an open spool, safe for concurrent use. Make it with Open.
 //
-// Each record has an ordinal. Ordinals only grow and are never used twice, also
-// when a power cut took records or the folder came back from a backup: every
-// Open goes on at the clock's microseconds.
+// Each record has an ordinal. Ordinals only grow and are never used twice, not even
+// when a power cut took records or the folder came back from a backup: every Open
+// goes on at the clock's microseconds.
 type Spool struct {
-	id   string
-	o    Options
-	lock *os.File
-	kick chan struct{}
+	id    string
+	o     Options
+	lock  *os.File
+	added chan struct{}
 
 	mu       sync.Mutex
 	segments []*segment // oldest first; the last is written to
@@ -50,13 +50,13 @@ type Spool struct {
 // segments is how many files the limit is divided into.
 const segments = 64
 
-// Open opens the spool in a folder, with what a former process left there. The
+// Open opens the spool in a folder, with what an earlier process left there. The
 // caller closes it. Only one process at a time can have it open.
 func Open(o Options) (_ *Spool, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the spool: %w", err)
 	}
-	s := &Spool{o: o, kick: make(chan struct{}, 1)}
+	s := &Spool{o: o, added: make(chan struct{}, 1)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("opening the spool %s: %w", o.Dir, err), s.Close())
@@ -145,8 +145,8 @@ func (s *Spool) begin(first, bytes int64) error {
 // ID names the spool: random, and the same for as long as the folder lives.
 func (s *Spool) ID() string { return s.id }
 
-// Append adds records, in one write. On an error none of them is kept, and later
-// ones can be.
+// Append adds records in one write. On an error none of them is kept; later calls
+// may succeed.
 func (s *Spool) Append(records ...[]byte) error {
 	var buf []byte
 	for _, r := range records {
@@ -203,7 +203,7 @@ func (s *Spool) removeOldest() {
 
 func (s *Spool) wake() {
 	select {
-	case s.kick <- struct{}{}:
+	case s.added <- struct{}{}:
 	default:
 	}
 }
@@ -212,13 +212,13 @@ func (s *Spool) wake() {
 type Stats struct {
 	// Bytes are on disk; what was taken is removed a file at a time.
 	Bytes int64
-	// Waiting is how many records were not taken yet.
+	// Waiting is how many records are not taken yet.
 	Waiting int64
-	// Dropped is how many records were given up since Open, as there were too many.
+	// Dropped is how many records were dropped since Open because there were too many.
 	Dropped int64
 }
 
-// Stats answers how the spool stands.
+// Stats returns how the spool stands.
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()

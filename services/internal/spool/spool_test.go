@@ -2,7 +2,6 @@ package spool_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -54,18 +53,12 @@ func killed(t *testing.T, dir string) string {
 
 // receiver takes records as the other side would: it goes by ordinals alone.
 type receiver struct {
-	mu      sync.Mutex
 	last    int64
 	records []string
 	repeats int
-	// refuse says which attempts fail after the batch was taken all the same.
-	refuse func(attempt int) bool
-	calls  int
 }
 
-func (r *receiver) send(_ context.Context, b spool.Batch) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *receiver) receive(b spool.Batch) {
 	for i, record := range b.Records {
 		if at := b.First + int64(i); at > r.last {
 			r.last = at
@@ -74,19 +67,23 @@ func (r *receiver) send(_ context.Context, b spool.Batch) error {
 			r.repeats++
 		}
 	}
-	r.calls++
-	if r.refuse != nil && r.refuse(r.calls) {
-		return errors.New("no word came back")
-	}
-	return nil
 }
 
 // drain takes everything that is there now.
 func (r *receiver) drain(t *testing.T, s *spool.Spool) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what is left is still handed over
-	s.Run(ctx, spool.Taker{Send: r.send, Most: 7, Failed: func(err error) { t.Log(err) }})
+	for {
+		b, err := s.Next(7)
+		if err != nil {
+			t.Log(err)
+			return
+		}
+		if len(b.Records) == 0 {
+			return
+		}
+		r.receive(b)
+		s.Taken(b)
+	}
 }
 
 func (r *receiver) want(t *testing.T, from, to int) {
@@ -249,25 +246,33 @@ func TestBound(t *testing.T) {
 	}
 }
 
-func TestAnswerLost(t *testing.T) {
+// TestNotTaken: what nobody confirmed comes again, and what was dropped meanwhile
+// moves nothing.
+func TestNotTaken(t *testing.T) {
 	t.Parallel()
-	s := open(t, options(t.TempDir()))
-	r := &receiver{refuse: func(attempt int) bool { return attempt%2 == 1 }}
+	o := options(t.TempDir())
+	o.Limit = 64 * 100
+	s, r := open(t, o), &receiver{}
 	appendAll(t, s, 1, 25)
-	ctx, cancel := context.WithCancel(t.Context())
-	var ups, downs int
-	s.Run(ctx, spool.Taker{Most: 7, Send: r.send, Failed: func(err error) {
-		if err != nil {
-			downs++
-			return
-		}
-		if ups++; ups == 4 {
-			cancel()
-		}
-	}})
+	first, err := s.Next(7)
+	if err != nil || len(first.Records) != 7 {
+		t.Fatalf("%v, %v", first, err)
+	}
+	r.receive(first)
+	r.drain(t, s)
 	r.want(t, 1, 25)
-	if downs != 4 || r.repeats != 25 {
-		t.Errorf("%d failures, %d repeats", downs, r.repeats)
+	if r.repeats != 7 {
+		t.Errorf("%d came twice", r.repeats)
+	}
+	appendAll(t, s, 26, 30)
+	stale, err := s.Next(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendAll(t, s, 1001, 2000)
+	before := s.Stats()
+	if s.Taken(stale); s.Stats() != before || before.Dropped < 5 {
+		t.Errorf("%+v became %+v", before, s.Stats())
 	}
 }
 
@@ -276,12 +281,6 @@ func TestManyWriters(t *testing.T) {
 	o := options(t.TempDir())
 	s := open(t, o)
 	r := &receiver{}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx, spool.Taker{Send: r.send, Most: 500, Failed: func(error) {}})
-	}()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -292,9 +291,16 @@ func TestManyWriters(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
-	cancel()
-	<-done
+	written := make(chan struct{})
+	go func() { wg.Wait(); close(written) }()
+	for more := true; more; {
+		select {
+		case <-s.Wake():
+		case <-written:
+			more = false
+		}
+		r.drain(t, s)
+	}
 	if len(r.records) != 8000 || r.repeats != 0 || s.Stats().Dropped != 0 {
 		t.Errorf("got %d, %d repeats", len(r.records), r.repeats)
 	}

@@ -1,0 +1,160 @@
+package metricsbus
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+)
+
+// numbers is a queue of events that are told apart by their days, from 1.
+type numbers struct {
+	mu          sync.Mutex
+	taken, last int32
+}
+
+func (q *numbers) add(n int32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last += n
+}
+
+func (q *numbers) Next(_ context.Context, most int) (*metricsv1.Batch, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	b := &metricsv1.Batch{Source: "s", First: int64(q.taken) + 1}
+	for day := q.taken + 1; day <= q.last && len(b.GetEvents()) < most; day++ {
+		b.Events = append(b.Events, &metricsv1.Event{Day: day})
+	}
+	return b, nil
+}
+
+func (q *numbers) Published(_ context.Context, b *metricsv1.Batch) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.taken += int32(len(b.GetEvents()))
+	return nil
+}
+
+// stream takes batches as the metrics room does, by their ordinals.
+type stream struct {
+	t       *testing.T
+	down    bool
+	last    int64
+	batches int
+	at      time.Time // of the last attempt
+}
+
+func (s *stream) publish(_ context.Context, b *metricsv1.Batch) error {
+	s.at = time.Now()
+	if b.GetFirst() > s.last+1 {
+		s.t.Errorf("%d follows %d", b.GetFirst(), s.last)
+	}
+	s.batches++
+	s.last = max(s.last, b.GetFirst()+int64(len(b.GetEvents()))-1)
+	if s.down { // after it was taken: the answer got lost
+		return errors.New("it is down")
+	}
+	return nil
+}
+
+func outbox(t *testing.T, o Options) (*numbers, *stream, *bytes.Buffer, *Outbox) {
+	t.Helper()
+	var log bytes.Buffer
+	o.Name, o.Log = "things", slog.New(slog.NewTextHandler(&log, nil))
+	q, s := &numbers{}, &stream{t: t}
+	return q, s, &log, &Outbox{Options: o, queue: q, publish: s.publish}
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{}, 1)
+		q, s, _, o := outbox(t, Options{Wake: wake, Linger: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		go o.Run(ctx)
+		q.add(2*BatchEvents + 10)
+		synctest.Wait()
+		if s.last != 2*BatchEvents+10 || s.batches != 3 {
+			t.Errorf("it published up to %d in %d batches", s.last, s.batches)
+		}
+		q.add(5)
+		wake <- struct{}{}
+		synctest.Wait()
+		if s.batches != 3 {
+			t.Error("it did not wait for more")
+		}
+		q.add(5)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if s.batches != 4 || s.last != 2*BatchEvents+20 {
+			t.Errorf("then it published up to %d in %d batches", s.last, s.batches)
+		}
+		q.add(7)
+		cancel()
+		synctest.Wait()
+		if s.last != 2*BatchEvents+27 {
+			t.Error("what was left when it ended was not published")
+		}
+	})
+}
+
+// TestOutboxLooks: what nobody spoke of is found all the same.
+func TestOutboxLooks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, s, _, o := outbox(t, Options{Wake: make(chan struct{}), Look: 5 * time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		go o.Run(ctx)
+		synctest.Wait()
+		q.add(1)
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if s.last != 1 {
+			t.Error("it did not look")
+		}
+		cancel()
+	})
+}
+
+// TestOutboxRetries: it goes on with the same batch, less and less often, says so
+// once, and ends in time.
+func TestOutboxRetries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q, s, log, o := outbox(t, Options{Wake: make(chan struct{})})
+		s.down = true
+		q.add(3)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { o.Run(ctx); close(ended) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s.batches < 30 || s.batches > 40 || time.Since(s.at) > longPause {
+			t.Errorf("it tried %d times in a minute, the last time %s ago", s.batches, time.Since(s.at))
+		}
+		s.down = false
+		time.Sleep(longPause)
+		synctest.Wait()
+		if q.taken != 3 {
+			t.Errorf("%d are published", q.taken)
+		}
+		want := []string{"wait to be counted", "being counted again"}
+		for _, w := range want {
+			if n := strings.Count(log.String(), w); n != 1 {
+				t.Errorf("it said %q %d times", w, n)
+			}
+		}
+		s.down = true
+		q.add(1)
+		cancel()
+		<-ended
+	})
+}
