@@ -14,7 +14,7 @@ import (
 // the same platform and repository, has exported last, and no other.
 func TestCachesOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	ada, eve := &platformv1.Identity{Endpoint: "e", UserId: 7}, &platformv1.Identity{Endpoint: "e", UserId: 8}

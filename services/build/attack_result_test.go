@@ -5,6 +5,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -13,7 +14,7 @@ import (
 // it gives none back.
 func TestResultsOfOthers(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 8)
 	r.submit(t, p.request("victim", "", nil))
@@ -25,7 +26,7 @@ func TestResultsOfOthers(t *testing.T) {
 	}
 	forged := func(id, ticket string, change *buildv1.Result) {
 		change.BuildId, change.Delivery, change.Ticket = victim.id, 9, ticket
-		mine.publish(t, "build.events", id, change)
+		mine.publish(t, buildbus.Results, id, change)
 	}
 	forged("a", "", &buildv1.Result{Succeeded: true, Digest: "sha256:evil"})
 	forged("b", mine.job.GetTicket(), &buildv1.Result{Succeeded: true, Digest: "sha256:evil"})

@@ -23,7 +23,7 @@ import (
 
 // foreign is the attacker's own request: for a repository of theirs, where they may
 // put whatever they like.
-func (p *place) foreign(text string) *buildv1.SubmitBuildRequest {
+func (p *deployment) foreign(text string) *buildv1.SubmitBuildRequest {
 	req := p.request(text, "eeee", nil)
 	req.Target.Repository = "eve/mine"
 	return req
@@ -33,7 +33,7 @@ func (p *place) foreign(text string) *buildv1.SubmitBuildRequest {
 // on an image of their own, and ask for that image.
 func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	victim := p.request("victim", "", nil)
@@ -62,7 +62,7 @@ func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 // report: the build goes on until its worker says how it ended.
 func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	req := p.request("image", "", nil)
@@ -93,7 +93,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 // TestAFinishedImageKeepsItsName asks for other content whose id begins alike.
 func TestAFinishedImageKeepsItsName(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	newWorker(t, p.bus, 1)
 	victim := p.request("victim", "", nil)
@@ -108,7 +108,7 @@ func TestAFinishedImageKeepsItsName(t *testing.T) {
 // TestIDsCannotBeReserved takes the ids that a victim's builds would get.
 func TestIDsCannotBeReserved(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 1000)
 	newWorker(t, p.bus, 1)
 	victim := p.request("victim", "", nil)
@@ -163,7 +163,7 @@ func (paths) GetCredentials(_ context.Context, req *platformv1.GetCredentialsReq
 func TestLoginsOfABuild(t *testing.T) {
 	t.Parallel()
 	const read, push, cache = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	p.logins = caller.NewKeychain(map[string]upstream.Login{
 		p.up.Host: {Username: "service", Password: "x"}, "quay.test": {Username: "reader", Password: "x"},
 	}, paths{}).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
@@ -227,7 +227,7 @@ func TestLoginsOfABuild(t *testing.T) {
 // TestAStoreLoginIsOneBuilds pushes to the embedded store, which makes logins.
 func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	grants := make(chan caller.Grant, 9)
 	p.logins = caller.NewKeychain(nil, nil).WithOwn(caller.Own{
 		Host: p.up.Host, Repository: "builds", Login: upstream.Login{Username: "master", Password: "x"},

@@ -8,8 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-
-	"slipway.dev/services/internal/sqldb"
 )
 
 // endings tells those who wait that a build has ended.
@@ -40,7 +38,7 @@ func (e *endings) wait(id string) (ended <-chan struct{}, leave func()) {
 	}
 }
 
-func (e *endings) tell(id string) {
+func (e *endings) notify(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for c := range e.waiting[id] {
@@ -99,10 +97,7 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 	if len(r.request.GetPartIds()) > 0 {
 		return s.standingOfParts(ctx, r, out)
 	}
-	recipe := r.request.GetRecipe()
-	before, err := s.store.count(ctx, `
-		state = 'PENDING' AND started_at = 0 AND engine = $1 AND architecture = $2 AND created_at < $3`,
-		recipe.GetEngine(), architecture(recipe), sqldb.Micros(r.created))
+	before, err := s.store.ahead(ctx, r)
 	if err != nil {
 		return nil, s.deps.DB.Fault("counting the queue", err)
 	}

@@ -2,12 +2,9 @@ package build
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"slipway.dev/services/internal/sqldb"
 )
 
 // backlog tells Prometheus of the builds that have not ended: what dashboards show,
@@ -70,33 +67,4 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(descAge, age.Seconds())
-}
-
-// unfinished is how many builds wait and run, and since when the oldest waits.
-type unfinished struct {
-	queued, running int64
-	oldest          time.Time
-}
-
-func (s store) unfinished(ctx context.Context) (_ map[capability]unfinished, err error) {
-	rows, err := s.db.QueryContext(ctx, `
-		SELECT engine, architecture, SUM(CASE WHEN started_at = 0 THEN 1 ELSE 0 END),
-			SUM(CASE WHEN started_at > 0 THEN 1 ELSE 0 END), COALESCE(MIN(CASE WHEN started_at = 0 THEN created_at END), 0)
-		FROM build_builds WHERE state = 'PENDING' AND engine <> $1 GROUP BY engine, architecture`, engineIndex)
-	if err != nil {
-		return nil, fmt.Errorf("counting builds: %w", err)
-	}
-	defer rows.Close()
-	all := map[capability]unfinished{}
-	for rows.Next() {
-		var c capability
-		var u unfinished
-		var oldest int64
-		if err := rows.Scan(&c.engine, &c.architecture, &u.queued, &u.running, &oldest); err != nil {
-			return nil, fmt.Errorf("counting builds: %w", err)
-		}
-		u.oldest = sqldb.Time(oldest)
-		all[c] = u
-	}
-	return all, rows.Err()
 }

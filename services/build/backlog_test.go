@@ -16,7 +16,7 @@ import (
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		r := p.replica(t, 100)
 		p.backlog(t, map[string]float64{"age": 0})
 		backlog := func(queued, running float64, age time.Duration) map[string]float64 {
@@ -40,7 +40,7 @@ func TestBacklog(t *testing.T) {
 }
 
 // backlog waits until the replica tells what is wanted.
-func (p *place) backlog(t *testing.T, want map[string]float64) {
+func (p *deployment) backlog(t *testing.T, want map[string]float64) {
 	t.Helper()
 	poll(t, "the backlog", func(context.Context) error {
 		families, err := p.metrics.Gather()

@@ -22,17 +22,17 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/ratelimit"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
 
-// place is what replicas of the service share.
-type place struct {
+// deployment is what replicas of the service share.
+type deployment struct {
 	db    *sqldb.DB
 	bus   *nats.Conn
 	redis redis.UniversalClient
@@ -46,24 +46,24 @@ type place struct {
 	metrics *prometheus.Registry
 }
 
-func newPlace(t *testing.T, db *sqldb.DB) *place {
+func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "build", build.Migrations()); err != nil {
 		t.Fatal(err)
 	}
-	return &place{
+	return &deployment{
 		db: db, bus: testkit.NATS(t), redis: testkit.Redis(t), up: testkit.NewRegistry(t, testkit.Open),
 		now: time.Now().Truncate(time.Microsecond),
 	}
 }
 
-func (p *place) clock() time.Time {
+func (p *deployment) clock() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.now
 }
 
-func (p *place) sleep(d time.Duration) {
+func (p *deployment) sleep(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = p.now.Add(d)
@@ -73,11 +73,12 @@ func (p *place) sleep(d time.Duration) {
 type replica struct {
 	buildv1.BuildServiceClient
 	buildv1.WorkServiceClient
+	service *build.Service
 }
 
 // replica starts a service; limit is how many builds an anonymous caller may
 // start.
-func (p *place) replica(t *testing.T, limit int) replica {
+func (p *deployment) replica(t *testing.T, limit int) replica {
 	t.Helper()
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
@@ -99,27 +100,46 @@ func (p *place) replica(t *testing.T, limit int) replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	s.Register(server)
-	memory := rpc.NewMemory()
-	go func() { _ = server.Serve(memory) }()
-	conn, err := memory.Dial("builder", "container", "gateway")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	ran := make(chan error, 1)
-	go func() { ran <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		_ = conn.Close()
-		server.Server.Stop()
-		stop()
-		<-ran
-	})
-	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn)}
+	testkit.Run(t, s.Run)
+	conn, _ := testkit.Serve(t, s.Register, "builder", "container", "gateway")
+	p.listens(t, reg)
+	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn), s}
 }
 
-func (p *place) keychain() *caller.Keychain {
+// listens waits until a replica observes workers.
+func (p *deployment) listens(t *testing.T, reg prometheus.Gatherer) {
+	t.Helper()
+	announce := func(slots int32) {
+		raw, _ := proto.Marshal(&buildv1.Presence{Worker: "probe", Slots: slots})
+		if err := p.bus.Publish(buildbus.Workers, raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	poll(t, "a replica to listen", func(context.Context) error {
+		announce(1)
+		if slots, err := gauge(reg, "slipway_build_worker_slots"); err != nil || slots == 0 {
+			return fmt.Errorf("it knows of %v slots, %w", slots, err)
+		}
+		return nil
+	})
+	announce(0)
+}
+
+// gauge is the sum of a gauge over its labels.
+func gauge(reg prometheus.Gatherer, name string) (sum float64, err error) {
+	families, err := reg.Gather()
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetGauge().GetValue()
+		}
+	}
+	return sum, err
+}
+
+func (p *deployment) keychain() *caller.Keychain {
 	if p.logins != nil {
 		return p.logins
 	}
@@ -127,7 +147,7 @@ func (p *place) keychain() *caller.Keychain {
 }
 
 // request is for an image that text decides.
-func (p *place) request(text, scope string, who *platformv1.Identity) *buildv1.SubmitBuildRequest {
+func (p *deployment) request(text, scope string, who *platformv1.Identity) *buildv1.SubmitBuildRequest {
 	sum := sha256.Sum256([]byte(text + scope))
 	d := hex.EncodeToString(sum[:])
 	repository := "builds"
@@ -161,7 +181,7 @@ func (r replica) state(t *testing.T, id string) *buildv1.AwaitBuildResponse {
 
 // push is what a worker does at the end: the image is at the registry, with the
 // annotations by which it is known.
-func (p *place) push(t *testing.T, req *buildv1.SubmitBuildRequest, id string) (digest string) {
+func (p *deployment) push(t *testing.T, req *buildv1.SubmitBuildRequest, id string) (digest string) {
 	t.Helper()
 	annotated := mutate.Annotations(testkit.Image(t, "amd64", true), map[string]string{
 		"dev.slipway.build-id": id, "dev.slipway.content-digest": req.GetContentDigest(),
@@ -181,7 +201,7 @@ func (p *place) push(t *testing.T, req *buildv1.SubmitBuildRequest, id string) (
 func TestOneBuildForMany(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		replicas := []replica{p.replica(t, 1), p.replica(t, 1)} // one build is all that the quota allows
 		newWorker(t, p.bus, 2)
 		var wg sync.WaitGroup
@@ -210,7 +230,7 @@ func TestOneBuildForMany(t *testing.T) {
 func TestBuildFromQueueToCache(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		a, b := p.replica(t, 100), p.replica(t, 100)
 		w := newWorker(t, p.bus, 1)
 		req := p.request("image", "", nil)
@@ -254,7 +274,7 @@ func TestBuildFromQueueToCache(t *testing.T) {
 
 func TestFailureIsNeverReused(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	req := p.request("broken", "", nil)
@@ -273,7 +293,7 @@ func TestFailureIsNeverReused(t *testing.T) {
 
 func TestOnlyTheNewestDeliveryCanFail(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	r.submit(t, p.request("slow", "", nil))
@@ -297,7 +317,7 @@ func TestOnlyTheNewestDeliveryCanFail(t *testing.T) {
 
 func TestScopesDoNotMeet(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	newWorker(t, p.bus, 1)
 	mine := r.submit(t, p.request("private", "aaaa", &platformv1.Identity{Endpoint: "e", UserId: 1}))
@@ -309,16 +329,17 @@ func TestScopesDoNotMeet(t *testing.T) {
 
 func TestLostJobIsQueuedAgain(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	id := r.submit(t, p.request("lost", "", nil)).GetBuildId()
 	w.take(t, r, 1)
-	if err := w.js.DeleteStream(t.Context(), "BUILD_JOBS"); err != nil {
+	if err := w.js.DeleteStream(t.Context(), buildbus.JobStream); err != nil {
 		t.Fatal(err)
 	}
 	p.sleep(2 * time.Minute)
 	w.appear(t, 1)
+	r.service.Sweep(t.Context())
 	w.setUp(t)
 	if j := w.take(t, r, 1); j.id != id {
 		t.Errorf("the job that comes again is %s", j.id)
@@ -327,10 +348,10 @@ func TestLostJobIsQueuedAgain(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
-	told, err := p.bus.SubscribeSync("build.cancel.*")
+	told, err := p.bus.SubscribeSync(buildbus.Cancel("*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +360,7 @@ func TestCancel(t *testing.T) {
 	if _, err := r.CancelBuild(t.Context(), &buildv1.CancelBuildRequest{BuildId: j.id}); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := told.NextMsg(time.Minute); err != nil || m.Subject != "build.cancel."+j.id || string(m.Data) != hashOf(j.job.GetTicket()) {
+	if m, err := told.NextMsg(time.Minute); err != nil || m.Subject != buildbus.Cancel(j.id) || string(m.Data) != hashOf(j.job.GetTicket()) {
 		t.Errorf("the worker hears %v, %v", m, err)
 	}
 	if got := r.state(t, j.id); got.GetReason() != "cancelled" {
@@ -354,7 +375,7 @@ func TestCancel(t *testing.T) {
 
 func TestQueuePositionsAndUnknownBuilds(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	newWorker(t, p.bus, 1)
 	for i := range 3 {
@@ -373,7 +394,7 @@ func TestQueuePositionsAndUnknownBuilds(t *testing.T) {
 
 func TestDryRunStartsNothing(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 0)
 	req := p.request("dry", "", nil)
 	req.DryRun = true
@@ -384,7 +405,7 @@ func TestDryRunStartsNothing(t *testing.T) {
 
 func TestDifferentContentUnderOneName(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	newWorker(t, p.bus, 1)
 	req := p.request("a", "", nil)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
 // CancelBuild ends a build, unless another is made from it. Whoever works on it is
@@ -27,7 +29,7 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		if err := s.fail(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
 			return nil, s.deps.DB.Fault("cancelling a build", err)
 		}
-		if err := s.deps.Bus.Publish(subjectCancel+rec.id, []byte(proof)); err != nil {
+		if err := s.deps.Bus.Publish(buildbus.Cancel(rec.id), []byte(proof)); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +48,7 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 
 // isNeeded says whether a build under way is made from this one.
 func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
-	open, err := s.store.list(ctx, `state = 'PENDING' AND engine IN ($1, $2)`, engineIndex, engineSif)
+	open, err := s.store.madeOfOthers(ctx)
 	if err != nil {
 		return false, s.deps.DB.Fault("looking for what a build is for", err)
 	}

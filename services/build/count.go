@@ -2,198 +2,46 @@ package build
 
 import (
 	"context"
-	"crypto/rand"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/bus/metricsbus"
 )
 
 const (
-	// subjectCounted is where the metrics room hears what to count.
-	subjectCounted = "metrics.events"
-	// countedAtOnce is the most builds in one message.
-	countedAtOnce = 500
-	// countEvery is when to look for what a lost wake-up or NATS has left.
-	countEvery = 5 * time.Second
-	// neverCounted is the number of what is no admission of a build.
+	// lookForAdmissions is how often to look for what a lost wake-up left uncounted.
+	lookForAdmissions = 5 * time.Second
+	// neverCounted is the number of what is not the admission of a build.
 	neverCounted = -1
 )
 
-// noteAdmission makes the counting look now.
-func (s *Service) noteAdmission() {
-	select {
-	case s.admitted <- struct{}{}:
-	default: // it will look anyway
-	}
-}
+// admissions is the queue of admitted builds that the bus does not know of. A build
+// gets its number once, in SQL, and the next numbers are published only when the bus
+// has those before. So any replica may repeat it, and the metrics room knows what it
+// has seen.
+type admissions struct{ store }
 
-// countBuilds says how many builds are admitted, until ctx ends. Nobody waits for
-// it.
-func (s *Service) countBuilds(ctx context.Context) {
-	tick := time.NewTicker(countEvery)
-	defer tick.Stop()
-	for failing := false; ; {
-		err := s.countOnce(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			s.deps.Log.WarnContext(ctx, "Builds wait to be counted; they go on", "err", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.admitted:
-		case <-tick.C:
-		}
-	}
-}
-
-// countOnce gives every build a number that has none, and publishes the numbers
-// in order. What it publishes for a number is always the same, and the next
-// number follows only when the bus has it. So it may be repeated, by any replica,
-// and the metrics room knows what it has seen.
-func (s *Service) countOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
+// Next implements metricsbus.Queue.
+func (a admissions) Next(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	for more := true; more; {
 		var err error
-		if more, err = s.store.number(ctx, countedAtOnce); err != nil {
-			return fmt.Errorf("numbering builds: %w", err)
+		if more, err = a.number(ctx, most); err != nil {
+			return nil, fmt.Errorf("numbering builds: %w", err)
 		}
 	}
-	for {
-		b, err := s.store.uncounted(ctx, countedAtOnce)
-		if err != nil {
-			return fmt.Errorf("reading builds to count: %w", err)
-		}
-		if len(b.GetEvents()) == 0 {
-			return nil
-		}
-		if err := s.tellCount(ctx, b); err != nil {
-			return err
-		}
-	}
+	return a.uncounted(ctx, most)
 }
 
-func (s *Service) tellCount(ctx context.Context, b *metricsv1.Batch) error {
-	if !s.deps.Bus.IsConnected() {
-		return errors.New("NATS is not connected")
-	}
-	raw, err := proto.Marshal(b)
-	if err != nil {
-		return err
-	}
-	if _, err := s.bus.Publish(ctx, subjectCounted, raw); err != nil {
-		return fmt.Errorf("publishing what to count: %w", err)
-	}
-	return s.store.published(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
+// Published implements metricsbus.Queue.
+func (a admissions) Published(ctx context.Context, b *metricsv1.Batch) error {
+	return a.markCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
 }
 
-// number numbers builds; false when none are left. Replicas wait for each other.
-func (s store) number(ctx context.Context, most int) (more bool, err error) {
-	waits, err := s.count(ctx, `counted = 0 AND engine <> $1`, engineIndex)
-	if err != nil || waits == 0 {
-		return false, err
-	}
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return false, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tx.Rollback())
-		}
-	}()
-	n, err := numberIn(ctx, tx, most)
-	if err != nil {
-		return false, err
-	}
-	return n == most, tx.Commit()
-}
-
-func numberIn(ctx context.Context, tx *sql.Tx, most int) (int, error) {
-	_, err := tx.ExecContext(ctx, `
-		INSERT INTO build_counting (id, source, numbered, published) VALUES (1, $1, 0, 0) ON CONFLICT DO NOTHING`, rand.Text())
-	if err != nil {
-		return 0, err
-	}
-	var last int64 // the update keeps other replicas out until the commit
-	if err := tx.QueryRowContext(ctx, `UPDATE build_counting SET numbered = numbered WHERE id = 1 RETURNING numbered`).Scan(&last); err != nil {
-		return 0, err
-	}
-	ids, err := idsIn(ctx, tx, most)
-	if err != nil {
-		return 0, err
-	}
-	for i, id := range ids {
-		if _, err := tx.ExecContext(ctx, `UPDATE build_builds SET counted = $2 WHERE id = $1`, id, last+int64(i)+1); err != nil {
-			return 0, err
-		}
-	}
-	_, err = tx.ExecContext(ctx, `UPDATE build_counting SET numbered = $1 WHERE id = 1`, last+int64(len(ids)))
-	return len(ids), err
-}
-
-func idsIn(ctx context.Context, tx *sql.Tx, most int) ([]string, error) {
-	rows, err := tx.QueryContext(ctx, `
-		SELECT id FROM build_builds WHERE counted = 0 AND engine <> $1 ORDER BY created_at, id LIMIT $2`, engineIndex, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ids []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
-}
-
-// uncounted reads the next numbers that the bus does not have, without a gap;
-// there is one where a build was removed that was too old.
-func (s store) uncounted(ctx context.Context, most int) (*metricsv1.Batch, error) {
-	b := &metricsv1.Batch{}
-	rows, err := s.db.QueryContext(ctx, `
-		SELECT c.source, b.counted, b.created_at, b.email FROM build_builds b, build_counting c
-		WHERE b.counted > 0 AND b.counted > c.published ORDER BY b.counted LIMIT $1`, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var number, created int64
-		var email string
-		if err := rows.Scan(&b.Source, &number, &created, &email); err != nil {
-			return nil, err
-		}
-		if len(b.GetEvents()) == 0 {
-			b.First = number
-		}
-		if number != b.GetFirst()+int64(len(b.GetEvents())) {
-			break
-		}
-		b.Events = append(b.Events, &metricsv1.Event{
-			Metric: metricsv1.Metric_METRIC_BUILDS,
-			Day:    int32(sqldb.Time(created).Unix() / (24 * 60 * 60)),
-			Org:    caller.Organisation(&platformv1.Identity{Email: email}),
-		})
-	}
-	return b, rows.Err()
-}
-
-// published notes that the bus has the numbers up to one.
-func (s store) published(ctx context.Context, number int64) error {
-	_, err := s.change(ctx, `UPDATE build_counting SET published = $1 WHERE id = 1 AND published < $1`, number)
-	return err
+// newOutbox publishes how many builds are admitted. Nobody waits for it.
+func (s *Service) newOutbox() (*metricsbus.Outbox, error) {
+	return metricsbus.NewOutbox(s.deps.Bus, admissions{s.store}, metricsbus.Options{
+		Name: "builds", Log: s.deps.Log, Wake: s.admitted, Look: lookForAdmissions,
+	})
 }

@@ -14,6 +14,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 )
@@ -27,13 +28,13 @@ type tally struct {
 }
 
 // listen starts a tally, and the stream that the metrics room would make.
-func (p *place) listen(t *testing.T) *tally {
+func (p *deployment) listen(t *testing.T) *tally {
 	t.Helper()
 	js, err := jetstream.New(p.bus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "METRICS_EVENTS", Subjects: []string{"metrics.events"}})
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: metricsbus.EventStream, Subjects: []string{metricsbus.Events}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 func TestAdmissionsAreCounted(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newPlace(t, db)
+		p := newDeployment(t, db)
 		p.now = time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)
 		a, b := p.replica(t, 100), p.replica(t, 100)
 		w := newWorker(t, p.bus, 50)

@@ -13,6 +13,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
 // ahead is how many jobs wait on the bus for each slot of the live workers: one
@@ -36,12 +37,12 @@ func (s *Service) dispatch(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
-	out, err := s.store.list(ctx, `state = 'PENDING' AND published_at > 0`)
+	out, err := s.store.published(ctx)
 	if err != nil {
 		s.troubled(ctx, "The queue cannot be read", err)
 		return
 	}
-	if err := bus.MakeStreams(ctx, s.bus, streams()...); err != nil {
+	if err := bus.MakeStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
 		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 		return
 	}
@@ -132,7 +133,7 @@ func (s *Service) publish(ctx context.Context, r record) error {
 	}
 	c := capabilityOf(r)
 	// It waited in SQL: the trace it belongs to is its request's.
-	err = bus.Publish(bus.WithTraceParent(ctx, r.traceParent), s.bus, jobSubject(c.engine, c.architecture, r.id), raw,
+	err = bus.Publish(bus.WithTraceParent(ctx, r.traceParent), s.bus, buildbus.Job(c.engine, c.architecture, r.id), raw,
 		jetstream.WithMsgID(r.id+"."+strconv.FormatInt(r.publications, 10)))
 	if err != nil {
 		return fmt.Errorf("publishing %s: %w", r.id, err)

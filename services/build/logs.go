@@ -12,6 +12,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -32,14 +33,14 @@ func (s *Service) foldLogs(ctx context.Context, id string) error {
 // readBus gives each message of a build's log, from the first to the one that is
 // the last now.
 func (s *Service) readBus(ctx context.Context, id string, each func(*buildv1.LogChunk) error) error {
-	stream, err := s.bus.Stream(ctx, streamLogs)
+	stream, err := s.bus.Stream(ctx, buildbus.LogStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	last, err := stream.GetLastMsgForSubject(ctx, subjectLogs+id)
+	last, err := stream.GetLastMsgForSubject(ctx, buildbus.Log(id))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
 	}
@@ -70,9 +71,7 @@ func readChunk(m jetstream.Msg) (*buildv1.LogChunk, uint64, error) {
 // followBus gives each message of a build's log, until each says that it was the
 // last, or ctx ends.
 func (s *Service) followBus(ctx context.Context, id string, each func(jetstream.Msg) (last bool, err error)) error {
-	c, err := s.bus.OrderedConsumer(ctx, streamLogs, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{subjectLogs + id}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,
-	})
+	c, err := s.bus.OrderedConsumer(ctx, buildbus.LogStream, buildbus.LogConsumer(id))
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (s *Service) followBus(ctx context.Context, id string, each func(jetstream.
 		if info := c.CachedInfo(); info != nil { // the bus would keep it for a minute
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
-			_ = s.bus.DeleteConsumer(ctx, streamLogs, info.Name)
+			_ = s.bus.DeleteConsumer(ctx, buildbus.LogStream, info.Name)
 		}
 	}()
 	defer context.AfterFunc(ctx, messages.Stop)()

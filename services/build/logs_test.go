@@ -13,6 +13,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -57,7 +58,7 @@ func (r *reader) read(t *testing.T, n int) []string {
 // second delivery, after it was stored, and on another replica.
 func TestLogIsTheSameForEverybody(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	a, b := p.replica(t, 100), p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	req := p.request("log", "", nil)
@@ -98,7 +99,7 @@ func TestLogIsTheSameForEverybody(t *testing.T) {
 // TestLogOfWhatIsThere does not wait for more.
 func TestLogOfWhatIsThere(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	r.submit(t, p.request("so far", "", nil))
@@ -120,7 +121,7 @@ func TestLogOfWhatIsThere(t *testing.T) {
 // it for each process, and none when they have gone.
 func TestAttackManyFollowers(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 1)
 	r.submit(t, p.request("popular", "", nil))
@@ -131,7 +132,7 @@ func TestAttackManyFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	consumers := func() int {
-		stream, err := js.Stream(t.Context(), "BUILD_LOGS")
+		stream, err := js.Stream(t.Context(), buildbus.LogStream)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,7 +27,7 @@ func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngin
 // closeIndexes ends the indexes whose parts have ended. Two replicas may do the
 // same: it gives the same bytes.
 func (s *Service) closeIndexes(ctx context.Context) {
-	open, err := s.store.list(ctx, `state = 'PENDING' AND engine = $1`, engineIndex)
+	open, err := s.store.openIndexes(ctx)
 	if err != nil {
 		s.troubled(ctx, "Indexes cannot be read", err)
 		return

@@ -13,7 +13,7 @@ import (
 )
 
 // pair asks for an index over two builds.
-func (p *place) pair(text string) *buildv1.SubmitBuildRequest {
+func (p *deployment) pair(text string) *buildv1.SubmitBuildRequest {
 	index := p.request(text, "", nil)
 	index.Recipe = &buildv1.Recipe{Engine: "index", Platform: "linux/amd64,linux/arm64"}
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -26,7 +26,7 @@ func (p *place) pair(text string) *buildv1.SubmitBuildRequest {
 
 func TestPairBecomesOneIndex(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	a, b := p.replica(t, 2), p.replica(t, 2) // both builds are charged, the index is not
 	w := newWorker(t, p.bus, 1)
 	req := p.pair("pair")
@@ -73,7 +73,7 @@ func TestPairBecomesOneIndex(t *testing.T) {
 
 func TestPairFailsWithItsPart(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 2)
 	w := newWorker(t, p.bus, 2)
 	id := r.submit(t, p.pair("half")).GetBuildId()

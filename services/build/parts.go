@@ -41,16 +41,16 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 			return nil, err
 		}
 	}
-	whole := proto.CloneOf(req)
-	whole.Parts = nil
+	parent := proto.CloneOf(req)
+	parent.Parts = nil
 	for _, part := range req.GetParts() {
 		resp, err := s.SubmitBuild(ctx, part)
 		if err != nil {
 			return nil, err
 		}
-		whole.PartIds = append(whole.PartIds, resp.GetBuildId())
+		parent.PartIds = append(parent.PartIds, resp.GetBuildId())
 	}
-	rec, err := s.newRecord(ctx, whole)
+	rec, err := s.newRecord(ctx, parent)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
-	s.wake()
+	wake(s.queued)
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // sif asks for a Singularity image of what a build makes.
-func (p *place) sif(text string) *buildv1.SubmitBuildRequest {
+func (p *deployment) sif(text string) *buildv1.SubmitBuildRequest {
 	out, part := p.request("sif of "+text, "", nil), p.request(text, "", nil)
 	out.Recipe = &buildv1.Recipe{Engine: "sif", Format: "sif", Platform: "linux/amd64"}
 	out.Parts = []*buildv1.SubmitBuildRequest{part}
@@ -22,7 +22,7 @@ func (p *place) sif(text string) *buildv1.SubmitBuildRequest {
 }
 
 // newSifWorker is one that can make Singularity images, too.
-func newSifWorker(t *testing.T, p *place) *worker {
+func newSifWorker(t *testing.T, p *deployment) *worker {
 	t.Helper()
 	w := newWorker(t, p.bus, 1)
 	w.appear(t, 1, &buildv1.Capability{Engine: "sif", Architecture: "any"})
@@ -31,7 +31,7 @@ func newSifWorker(t *testing.T, p *place) *worker {
 
 func TestSifIsMadeFromItsBuild(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	a, b := p.replica(t, 1), p.replica(t, 1) // the build is charged, what is made from it is not
 	w := newSifWorker(t, p)
 	req := p.sif("tool")
@@ -69,7 +69,7 @@ func TestSifIsMadeFromItsBuild(t *testing.T) {
 
 func TestSifFailsWithItsBuild(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 1)
 	w := newSifWorker(t, p)
 	id := r.submit(t, p.sif("broken")).GetBuildId()
@@ -82,7 +82,7 @@ func TestSifFailsWithItsBuild(t *testing.T) {
 
 func TestPartsAreOfOnePlace(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	for name, change := range map[string]func(*buildv1.SubmitBuildRequest){
 		"a Dockerfile of another": func(r *buildv1.SubmitBuildRequest) { r.Recipe.Engine = "buildkit" },
@@ -104,7 +104,7 @@ func TestPartsAreOfOnePlace(t *testing.T) {
 // TestCancelWhatIsMadeFromABuild ends first what is made, then what it is made from.
 func TestCancelWhatIsMadeFromABuild(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t, testkit.SQLite(t))
+	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
 	w := newSifWorker(t, p)
 	whole := r.submit(t, p.sif("unwanted")).GetBuildId()

@@ -14,6 +14,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -25,30 +26,22 @@ const (
 	reasonPush      = "push"
 )
 
-// results is the consumer that all replicas share.
-func results() bus.Consumer {
-	return bus.Consumer{
-		Stream: streamEvents, AtOnce: 8,
-		Config: jetstream.ConsumerConfig{Durable: "build", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 64},
-	}
-}
-
 // consumeResults takes what workers report, until ctx ends. NATS may go and come.
 func (s *Service) consumeResults(ctx context.Context) {
 	bus.Again(ctx, func(ctx context.Context) error {
-		if err := bus.MakeStreams(ctx, s.bus, streams()...); err != nil {
+		if err := bus.MakeStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
 			return err
 		}
-		return bus.Consume(ctx, s.bus, results(), s.takeResult)
+		return bus.Consume(ctx, s.bus, buildbus.ResultConsumer(), s.consumeResult)
 	}, func(err error) { s.troubled(ctx, "Results of builds cannot be read right now", err) })
 }
 
-// takeResult acknowledges only what SQL has.
-func (s *Service) takeResult(ctx context.Context, m jetstream.Msg) {
+// consumeResult acknowledges only what SQL has.
+func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg) {
 	r := &buildv1.Result{}
 	if err := proto.Unmarshal(m.Data(), r); err != nil {
 		s.deps.Log.ErrorContext(ctx, "A result cannot be read", "err", err)
-		_ = m.Term() // it will not become better
+		_ = m.Term() // retrying cannot help
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
@@ -101,12 +94,12 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 			return err
 		}
 		c := capabilityOf(rec)
-		err := errors.Join(s.purge(ctx, streamLogs, subjectLogs+rec.id), s.purge(ctx, streamJobs, jobSubject(c.engine, c.architecture, rec.id)))
+		err := errors.Join(s.purge(ctx, buildbus.LogStream, buildbus.Log(rec.id)), s.purge(ctx, buildbus.JobStream, buildbus.Job(c.engine, c.architecture, rec.id)))
 		if err != nil {
 			s.troubled(ctx, "What a build left on the bus was not removed", err)
 		}
 	}
-	return s.deps.Bus.Publish(subjectDone+rec.id, nil)
+	return s.deps.Bus.Publish(buildbus.Done(rec.id), nil)
 }
 
 // takeBack queues a build again that a worker could not end before it stopped:
@@ -119,8 +112,17 @@ func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) e
 	if err := s.store.release(ctx, rec.id); err != nil {
 		return err
 	}
-	s.wake()
+	wake(s.queued)
 	return nil
+}
+
+// purge takes everything on a subject from a stream.
+func (s *Service) purge(ctx context.Context, stream, subject string) error {
+	str, err := s.bus.Stream(ctx, stream)
+	if err != nil {
+		return err
+	}
+	return str.Purge(ctx, jetstream.WithPurgeSubject(subject))
 }
 
 func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) error {
@@ -151,14 +153,14 @@ func (s *Service) fail(ctx context.Context, r record, reason, message string) er
 	})
 }
 
-// givenUp hears from NATS that a job was delivered as often as may be, and
-// nobody finished it.
-func (s *Service) givenUp(m *nats.Msg) {
+// observeGivenUp ends the build of a job that was delivered as often as may be, and
+// that nobody finished.
+func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 	var advisory struct {
 		Sequence   uint64 `json:"stream_seq"`
 		Deliveries int    `json:"deliveries"`
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err := json.Unmarshal(m.Data, &advisory)
 	if err == nil {
@@ -170,7 +172,7 @@ func (s *Service) givenUp(m *nats.Msg) {
 }
 
 func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
-	stream, err := s.bus.Stream(ctx, streamJobs)
+	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
 	if err != nil {
 		return err
 	}

@@ -9,19 +9,21 @@ package build
 import (
 	"context"
 	"embed"
-	"errors"
 	"io/fs"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
@@ -85,11 +87,13 @@ type Service struct {
 	ended   *endings
 	tails   *tails
 	metrics metrics
-	// kick wakes the dispatcher, admitted the counting of builds.
-	kick, admitted chan struct{}
+	outbox  *metricsbus.Outbox
+	// queued wakes the dispatcher, admitted the outbox.
+	queued, admitted chan struct{}
 }
 
-// New makes the service. The tables must be there; NATS may come later.
+// New makes the service, which does nothing until Run. The tables must be there;
+// NATS may come later.
 func New(d Deps) (*Service, error) {
 	js, err := jetstream.New(d.Bus)
 	if err != nil {
@@ -99,46 +103,49 @@ func New(d Deps) (*Service, error) {
 		deps: d, store: store{d.DB}, bus: js,
 		space:   sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
 		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
-		kick: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
+		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
 	s.tails = newTails(s)
+	if s.outbox, err = s.newOutbox(); err != nil {
+		return nil, err
+	}
 	d.Metrics.MustRegister(&backlog{s})
-	return s, s.listen()
+	return s, nil
 }
 
-// listen hears of workers, of builds that ended, and of jobs that nobody can
-// finish.
-func (s *Service) listen() error {
-	_, err1 := s.deps.Bus.Subscribe(subjectWorkers, func(m *nats.Msg) {
-		if s.workers.hear(m.Data) {
-			s.wake() // there are more slots than before
-		}
-	})
-	_, err2 := s.deps.Bus.Subscribe(subjectDone+"*", func(m *nats.Msg) {
-		s.ended.tell(m.Subject[len(subjectDone):])
-		s.wake()
-	})
-	_, err3 := s.deps.Bus.QueueSubscribe(subjectGivenUp, "build", s.givenUp)
-	return errors.Join(err1, err2, err3)
-}
-
-// wake makes the dispatcher look now.
-func (s *Service) wake() {
+// wake makes whoever reads a channel of one place look now.
+func wake(c chan<- struct{}) {
 	select {
-	case s.kick <- struct{}{}:
+	case c <- struct{}{}:
 	default: // it will look anyway
 	}
 }
 
 // Run takes results from the bus, hands out work and repairs what was lost,
-// until ctx ends.
+// until ctx ends. NATS may go and come.
 func (s *Service) Run(ctx context.Context) error {
-	var beside sync.WaitGroup
-	beside.Go(func() { s.consumeResults(ctx) })
-	beside.Go(func() { s.countBuilds(ctx) })
-	s.work(ctx)
-	beside.Wait()
-	return nil
+	g, ctx := errgroup.WithContext(ctx)
+	listen := func(subject, queue string, handle func(context.Context, *nats.Msg)) {
+		g.Go(func() error { return bus.Listen(ctx, s.deps.Bus, subject, queue, handle) })
+	}
+	listen(buildbus.Workers, "", s.observeWorker)
+	listen(buildbus.AnyDone, "", s.observeDone)
+	listen(buildbus.GivenUp, "build", s.observeGivenUp)
+	for _, task := range []func(context.Context){s.consumeResults, s.outbox.Run, s.work} {
+		g.Go(func() error { task(ctx); return nil })
+	}
+	return g.Wait()
+}
+
+func (s *Service) observeWorker(_ context.Context, m *nats.Msg) {
+	if s.workers.observe(m.Data) {
+		wake(s.queued) // there are more slots than before
+	}
+}
+
+func (s *Service) observeDone(_ context.Context, m *nats.Msg) {
+	s.ended.notify(buildbus.DoneID(m.Subject))
+	wake(s.queued)
 }
 
 // work dispatches when there is reason to, and sweeps from time to time.
@@ -150,7 +157,7 @@ func (s *Service) work(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.kick:
+		case <-s.queued:
 		case <-sweep.C:
 			s.sweep(ctx)
 		}

@@ -101,12 +101,7 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if err != nil {
 		return nil, err
 	}
-	const mine = `endpoint = $1 AND user_id = $2`
-	total, err := s.store.count(ctx, mine, id.GetEndpoint(), id.GetUserId())
-	if err != nil {
-		return nil, s.deps.DB.Fault("counting builds", err)
-	}
-	list, err := s.store.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`, id.GetEndpoint(), id.GetUserId(), limit, req.GetOffset())
+	list, total, err := s.store.ofUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, req.GetOffset())
 	if err != nil {
 		return nil, s.deps.DB.Fault("listing builds", err)
 	}

@@ -130,34 +130,13 @@ func scan(row interface{ Scan(dest ...any) error }) (record, error) {
 
 func unknownBuild(cause error) error { return fault.NotFound.New("There is no such build", cause) }
 
-// one reads the first build that a condition holds for; fault.NotFound without.
+// get reads a build; fault.NotFound when there is none.
+func (s store) get(ctx context.Context, id string) (record, error) { return s.one(ctx, `id = $1`, id) }
+
+// one reads the first build that a condition holds for; fault.NotFound when there is
+// none.
 func (s store) one(ctx context.Context, where string, args ...any) (record, error) {
 	return scan(s.db.QueryRowContext(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...))
-}
-
-func (s store) get(ctx context.Context, id string) (record, error) {
-	return s.one(ctx, `id = $1`, id)
-}
-
-// pending is the build that makes an image just now.
-func (s store) pending(ctx context.Context, target, scope string) (record, error) {
-	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'PENDING'`, target, scope)
-}
-
-// made is the newest build that made an image.
-func (s store) made(ctx context.Context, target, scope string) (record, error) {
-	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'COMPLETED' AND succeeded ORDER BY number DESC LIMIT 1`, target, scope)
-}
-
-// byTicket is the build whose newest delivery has a ticket.
-func (s store) byTicket(ctx context.Context, hash string) (record, error) {
-	return s.one(ctx, `ticket = $1 AND ticket <> '' AND state = 'PENDING'`, hash)
-}
-
-// ticket is the hash of the newest delivery's ticket; "" without one.
-func (s store) ticket(ctx context.Context, id string) (hash string, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT ticket FROM build_builds WHERE id = $1`, id).Scan(&hash)
-	return hash, err
 }
 
 // list reads the builds that a condition holds for.
@@ -178,26 +157,6 @@ func (s store) list(ctx context.Context, where string, args ...any) ([]record, e
 	return out, rows.Err()
 }
 
-// inView is how many waiting builds of one owner the dispatcher looks at: it never
-// gives out more at a time, and one owner's long queue does not hide the others'.
-const inView = 50
-
-// firstOfEach are the builds that wait, the first of each owner.
-func (s store) firstOfEach(ctx context.Context) ([]record, error) {
-	return s.list(ctx, `id IN (
-		SELECT id FROM (
-			SELECT id, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY created_at, id) AS place
-			FROM build_builds WHERE state = 'PENDING' AND published_at = 0 AND engine <> $1
-		) AS queue WHERE place <= $2)
-		ORDER BY created_at, id LIMIT 2000`, engineIndex, inView)
-}
-
-// lastNumber is the newest build's number for a content; 0 when there is none.
-func (s store) lastNumber(ctx context.Context, contentID string) (n int64, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)
-	return n, err
-}
-
 // count counts the builds that a condition holds for.
 func (s store) count(ctx context.Context, where string, args ...any) (n int32, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM build_builds WHERE `+where, args...).Scan(&n)
@@ -212,106 +171,4 @@ func (s store) change(ctx context.Context, query string, args ...any) (bool, err
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
-}
-
-func (s store) markPublished(ctx context.Context, id string, now time.Time) error {
-	_, err := s.change(ctx, `
-		UPDATE build_builds SET published_at = $2 WHERE id = $1 AND state = 'PENDING'`, id, sqldb.Micros(now))
-	return err
-}
-
-// unpublish lets a build wait again: its job is no longer on the bus.
-func (s store) unpublish(ctx context.Context, id string) error {
-	_, err := s.change(ctx, `
-		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0
-		WHERE id = $1 AND state = 'PENDING'`, id)
-	return err
-}
-
-// release is unpublish for a build whose worker gave it back: its ticket was on the
-// bus, and is good for nothing any more.
-func (s store) release(ctx context.Context, id string) error {
-	_, err := s.change(ctx, `
-		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0, ticket = ''
-		WHERE id = $1 AND state = 'PENDING'`, id)
-	return err
-}
-
-// take notes that a delivery was taken; false when the build has ended, or a
-// later delivery was taken already.
-func (s store) take(ctx context.Context, id string, delivery int64, worker, ticket string, now time.Time) (bool, error) {
-	return s.change(ctx, `
-		UPDATE build_builds
-		SET delivery = $2, worker = $3, ticket = $4, started_at = CASE WHEN started_at = 0 THEN $5 ELSE started_at END
-		WHERE id = $1 AND state = 'PENDING' AND delivery <= $2`,
-		id, delivery, worker, ticket, sqldb.Micros(now))
-}
-
-// complete ends a build; false when it had ended, or the result is a failure of
-// a delivery that is not the newest.
-func (s store) complete(ctx context.Context, r *buildv1.Result, now time.Time) (bool, error) {
-	return s.change(ctx, `
-		UPDATE build_builds
-		SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6, ticket = ''
-		WHERE id = $1 AND state = 'PENDING' AND ($3 OR delivery <= $7)`,
-		r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery())
-}
-
-func (s store) putContext(ctx context.Context, digest string, content []byte, until time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO build_contexts (digest, content, expires_at) VALUES ($1, $2, $3)
-		ON CONFLICT (digest) DO UPDATE SET expires_at =
-			CASE WHEN build_contexts.expires_at < excluded.expires_at THEN excluded.expires_at ELSE build_contexts.expires_at END`,
-		digest, content, sqldb.Micros(until))
-	return err
-}
-
-func (s store) context(ctx context.Context, digest string) ([]byte, error) {
-	var content []byte
-	err := s.db.QueryRowContext(ctx, `SELECT content FROM build_contexts WHERE digest = $1`, digest).Scan(&content)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fault.NotFound.New("There is no such build context", err)
-	}
-	return content, err
-}
-
-// putLog keeps a part of a log, which begins with the line first. One that is
-// there already stays.
-func (s store) putLog(ctx context.Context, id string, first int64, chunk *buildv1.LogChunk) error {
-	if len(chunk.GetEntries()) == 0 {
-		return nil
-	}
-	raw, err := proto.Marshal(chunk)
-	if err != nil {
-		return err
-	}
-	_, err = s.db.ExecContext(ctx, `
-		INSERT INTO build_logs (build_id, first, chunk) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`, id, first, raw)
-	return err
-}
-
-// logBefore is the place behind which logAfter finds the part that a line is in.
-func (s store) logBefore(ctx context.Context, id string, line int64) (first int64, err error) {
-	err = s.db.QueryRowContext(ctx, `
-		SELECT COALESCE(MAX(first), 1) - 1 FROM build_logs WHERE build_id = $1 AND first <= $2`, id, line).Scan(&first)
-	return first, err
-}
-
-// logAfter reads the next part of a log that begins after a line; fault.NotFound
-// when there is none.
-func (s store) logAfter(ctx context.Context, id string, line int64) (first int64, chunk *buildv1.LogChunk, err error) {
-	var raw []byte
-	err = s.db.QueryRowContext(ctx, `
-		SELECT first, chunk FROM build_logs WHERE build_id = $1 AND first > $2 ORDER BY first LIMIT 1`, id, line).Scan(&first, &raw)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil, fault.NotFound.New("The log ends here", err)
-	}
-	if err != nil {
-		return 0, nil, err
-	}
-	chunk = &buildv1.LogChunk{}
-	if err := proto.Unmarshal(raw, chunk); err != nil {
-		return 0, nil, fmt.Errorf("reading the stored log of %s: %w", id, err)
-	}
-	return first, chunk, nil
 }

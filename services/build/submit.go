@@ -30,7 +30,9 @@ func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildReque
 		out, err := s.submitOnce(ctx, req)
 		if errors.Is(err, fault.Exhausted) && round < 2 {
 			// The last of the quota may have gone to this very image a moment ago.
-			time.Sleep(20 * time.Millisecond)
+			if err := sleep(ctx, 20*time.Millisecond); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if out != nil || err != nil {
@@ -38,6 +40,18 @@ func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildReque
 		}
 	}
 	return nil, fault.Unavailable.Newf("Too many builds of this image start and end right now; try again").After(time.Second)
+}
+
+// sleep waits; the error is ctx's, when that ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
 }
 
 func check(req *buildv1.SubmitBuildRequest) error {
@@ -180,8 +194,8 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
-	s.wake()
-	s.noteAdmission()
+	wake(s.queued)
+	wake(s.admitted)
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
 }
 
@@ -197,11 +211,11 @@ func (s *Service) write(ctx context.Context, r *record) (won bool, err error) {
 		if won {
 			return true, nil
 		}
-		foreign, err := s.store.count(ctx, `id = $1 AND content_id <> $2`, r.id, r.request.GetContentId())
+		foreign, err := s.store.foreign(ctx, r.id, r.request.GetContentId())
 		if err != nil {
 			return false, s.deps.DB.Fault("numbering a build", err)
 		}
-		if foreign == 0 || r.number > maxNumber/2 {
+		if !foreign || r.number > maxNumber/2 {
 			return false, nil
 		}
 		r.renumber(r.number * 2)

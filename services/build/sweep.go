@@ -7,8 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/sqldb"
 )
 
 // grace is how long after a build's deadline its worker may still report.
@@ -17,7 +17,7 @@ const grace = time.Minute
 // sweep repairs what was lost: builds past their deadline are ended, jobs that
 // the bus lost are published again, and what nobody needs any more is removed.
 func (s *Service) sweep(ctx context.Context) {
-	out, err := s.store.list(ctx, `state = 'PENDING' AND published_at > 0`)
+	out, err := s.store.published(ctx)
 	if err != nil {
 		s.troubled(ctx, "Builds that run cannot be read", err)
 		return
@@ -41,7 +41,7 @@ func (s *Service) sweep(ctx context.Context) {
 
 // giveUpWaiting ends builds that no worker will take.
 func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
-	waiting, err := s.store.list(ctx, `state = 'PENDING' AND started_at = 0 AND engine <> $1 AND created_at < $2`, engineIndex, sqldb.Micros(now.Add(-absence)))
+	waiting, err := s.store.untaken(ctx, now.Add(-absence))
 	for _, r := range waiting {
 		if lacking := s.workers.given(capabilityOf(r), r.created); lacking != nil {
 			e, _ := fault.As(lacking)
@@ -56,10 +56,10 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 // republish lets a build wait again when its job is gone from the bus, though
 // nobody has finished it: NATS was set up anew, say.
 func (s *Service) republish(ctx context.Context, r record) error {
-	stream, err := s.bus.Stream(ctx, streamJobs)
+	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
 	if err == nil {
 		c := capabilityOf(r)
-		_, err = stream.GetLastMsgForSubject(ctx, jobSubject(c.engine, c.architecture, r.id))
+		_, err = stream.GetLastMsgForSubject(ctx, buildbus.Job(c.engine, c.architecture, r.id))
 	}
 	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
@@ -73,13 +73,14 @@ func (s *Service) republish(ctx context.Context, r record) error {
 	if err := s.store.unpublish(ctx, r.id); err != nil {
 		return err
 	}
-	s.wake()
+	wake(s.queued)
 	return nil
 }
 
 // resultsWait says whether there are reports that nobody has taken.
 func (s *Service) resultsWait(ctx context.Context) (bool, error) {
-	c, err := s.bus.Consumer(ctx, streamEvents, "build")
+	results := buildbus.ResultConsumer()
+	c, err := s.bus.Consumer(ctx, results.Stream, results.Config.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}
@@ -95,14 +96,9 @@ func (s *Service) resultsWait(ctx context.Context) (bool, error) {
 
 // clean removes contexts after a week, and builds after the retention.
 func (s *Service) clean(ctx context.Context, now time.Time) {
-	_, err := s.store.change(ctx, `DELETE FROM build_contexts WHERE expires_at < $1`, sqldb.Micros(now))
+	err := s.store.removeContexts(ctx, now)
 	if s.deps.Retention > 0 && err == nil {
-		before := sqldb.Micros(now.Add(-s.deps.Retention))
-		_, err1 := s.store.change(ctx, `DELETE FROM build_logs WHERE build_id IN
-			(SELECT id FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1)`, before)
-		_, err2 := s.store.change(ctx, `DELETE FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1`, before)
-		_, err3 := s.store.change(ctx, `DELETE FROM build_caches WHERE noted_at < $1`, before)
-		err = errors.Join(err1, err2, err3)
+		err = s.store.removeEnded(ctx, now.Add(-s.deps.Retention))
 	}
 	if err != nil {
 		s.troubled(ctx, "Old builds were not removed", err)

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
 // worker speaks to the service as a worker does: over the bus.
@@ -43,7 +45,7 @@ func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.bus.Publish("build.workers", raw); err != nil {
+	if err := w.bus.Publish(buildbus.Workers, raw); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.bus.Flush(); err != nil {
@@ -56,12 +58,12 @@ func (w *worker) setUp(t *testing.T) {
 	t.Helper()
 	poll(t, "the stream of jobs", func(ctx context.Context) error {
 		// What a worker's presence makes the service do.
-		if err := w.bus.Publish("build.done.x", nil); err != nil {
+		if err := w.bus.Publish(buildbus.Done("x"), nil); err != nil {
 			return err
 		}
 		var err error
-		w.jobs, err = w.js.CreateOrUpdateConsumer(ctx, "BUILD_JOBS", jetstream.ConsumerConfig{
-			Durable: "test", FilterSubject: "build.jobs.>", AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: 3,
+		w.jobs, err = w.js.CreateOrUpdateConsumer(ctx, buildbus.JobStream, jetstream.ConsumerConfig{
+			Durable: "test", FilterSubject: buildbus.Job("*", "*", "*"), AckPolicy: jetstream.AckExplicitPolicy, MaxDeliver: buildbus.JobDeliveries,
 		})
 		return err
 	})
@@ -128,7 +130,7 @@ func (j taken) print(t *testing.T, n int, lines ...string) {
 	for _, l := range lines {
 		chunk.Entries = append(chunk.Entries, &buildv1.LogEntry{Text: l})
 	}
-	j.publish(t, "build.logs."+j.id, fmt.Sprintf("%s.%d.%d", j.id, j.delivery, n), chunk)
+	j.publish(t, buildbus.Log(j.id), fmt.Sprintf("%s.%d.%d", j.id, j.delivery, n), chunk)
 }
 
 func (j taken) succeed(t *testing.T, digest string) {
@@ -139,7 +141,7 @@ func (j taken) succeed(t *testing.T, digest string) {
 func (j taken) report(t *testing.T, r *buildv1.Result) {
 	t.Helper()
 	r.BuildId, r.Delivery, r.Ticket = j.id, j.delivery, j.job.GetTicket()
-	j.publish(t, "build.events", fmt.Sprintf("%s.%d.done", j.id, j.delivery), r)
+	j.publish(t, buildbus.Results, fmt.Sprintf("%s.%d.done", j.id, j.delivery), r)
 }
 
 func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
@@ -160,7 +162,7 @@ func (j taken) ended(t *testing.T, r replica) {
 		t.Fatal(err)
 	}
 	poll(t, "results to be taken", func(ctx context.Context) error {
-		c, err := j.w.js.Consumer(ctx, "BUILD_EVENTS", "build")
+		c, err := j.w.js.Consumer(ctx, buildbus.ResultStream, buildbus.ResultConsumer().Config.Durable)
 		if err != nil {
 			return err
 		}

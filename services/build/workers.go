@@ -34,25 +34,25 @@ type workers struct {
 	// onDemand says that somebody starts workers when builds wait.
 	onDemand bool
 
-	mu    sync.Mutex
-	heard map[string]sign
-	// seen is when a capability was there last.
-	seen map[capability]time.Time
+	mu   sync.Mutex
+	seen map[string]sighting
+	// had is when a capability was there last.
+	had map[capability]time.Time
 }
 
-// sign is a worker's last sign of life.
-type sign struct {
+// sighting is a worker's newest Presence.
+type sighting struct {
 	at   time.Time
 	what *buildv1.Presence
 }
 
 func newWorkers(now func() time.Time, onDemand bool) *workers {
-	return &workers{now: now, since: now(), onDemand: onDemand, heard: map[string]sign{}, seen: map[capability]time.Time{}}
+	return &workers{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[capability]time.Time{}}
 }
 
-// hear takes a message of build.workers; it says whether there is more to give
-// out than before.
-func (w *workers) hear(raw []byte) bool {
+// observe takes a worker's Presence; it says whether there is more to give out than
+// before.
+func (w *workers) observe(raw []byte) bool {
 	p := &buildv1.Presence{}
 	if err := proto.Unmarshal(raw, p); err != nil || p.GetWorker() == "" {
 		return false
@@ -61,14 +61,14 @@ func (w *workers) hear(raw []byte) bool {
 	defer w.mu.Unlock()
 	now := w.now()
 	if p.GetSlots() == 0 { // it stops
-		delete(w.heard, p.GetWorker())
+		delete(w.seen, p.GetWorker())
 		return false
 	}
-	before, known := w.heard[p.GetWorker()]
-	w.heard[p.GetWorker()] = sign{at: now, what: p}
-	for name, s := range w.heard {
+	before, known := w.seen[p.GetWorker()]
+	w.seen[p.GetWorker()] = sighting{at: now, what: p}
+	for name, s := range w.seen {
 		if now.Sub(s.at) > 10*alive {
-			delete(w.heard, name)
+			delete(w.seen, name)
 		}
 	}
 	return !known || now.Sub(before.at) > alive || before.what.GetSlots() < p.GetSlots() ||
@@ -102,11 +102,11 @@ func (w *workers) capabilities() []capability {
 	return out
 }
 
-func (w *workers) live() []sign {
+func (w *workers) live() []sighting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []sign
-	for _, s := range w.heard {
+	var out []sighting
+	for _, s := range w.seen {
 		if w.now().Sub(s.at) <= alive {
 			out = append(out, s)
 		}
@@ -124,11 +124,11 @@ func (w *workers) able(c capability) error {
 	if w.slots(c) > 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.seen[c] = now
+		w.had[c] = now
 		return nil
 	}
 	w.mu.Lock()
-	last, known := w.seen[c]
+	last, known := w.had[c]
 	w.mu.Unlock()
 	if known && now.Sub(last) < absence || w.starting(c.engine) {
 		return nil
@@ -171,7 +171,7 @@ func (w *workers) expects() bool { return w.now().Sub(w.since) < patience }
 // starting says whether a live worker does not know yet what an engine of its can
 // do.
 func (w *workers) starting(engine string) bool {
-	return slices.ContainsFunc(w.live(), func(s sign) bool {
+	return slices.ContainsFunc(w.live(), func(s sighting) bool {
 		return slices.ContainsFunc(s.what.GetProblems(), func(p *buildv1.EngineProblem) bool {
 			return p.GetEngine() == engine && p.GetProblem() == ""
 		}) || s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0

@@ -48,7 +48,7 @@ func TestNoWorker(t *testing.T) {
 			w := newWorkers(func() time.Time { return now }, tt.onDemand)
 			now = now.Add(time.Hour) // past the patience after the start
 			if tt.heard != nil {
-				w.hear(tt.heard)
+				w.observe(tt.heard)
 			}
 			if err := w.able(capability{"buildkit", tt.arch}); (err == nil) != tt.able {
 				t.Errorf("asked for a build: %v", err)
@@ -108,7 +108,7 @@ func TestNobodyCanBuild(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					w.hear(raw)
+					w.observe(raw)
 					_ = w.able(c) // what is noted of it counts later
 				}
 			}
