@@ -35,10 +35,9 @@ func (a *App) buildBuilder() error {
 		a.startDaemon(&o)
 	}
 	engine := builder.NewBuildKit(o)
-	a.onClose(func() error { engine.Close(); return nil })
-	reach := builder.Copying{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers}
+	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers}
 	sif := builder.NewSif(builder.SifOptions{
-		Copying: reach, Compression: a.cfg.SifCompression, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
+		RegistryDeps: reach, Compression: a.cfg.SifCompression, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
 	})
 	if why := sif.Problem(); why != "" {
 		log.Info("No Singularity images are made here", "why", why)
@@ -47,10 +46,13 @@ func (a *App) buildBuilder() error {
 	if slots == 0 {
 		slots = runtime.NumCPU()
 	}
-	w := builder.New(builder.Deps{
+	w, err := builder.New(builder.Deps{
 		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, builder.NewFreeze(reach), sif}, Log: log, Now: time.Now, Metrics: a.reg,
 		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
 	})
+	if err != nil {
+		return err
+	}
 	a.background = append(a.background, w.Run)
 	return nil
 }

@@ -56,7 +56,7 @@ func (l *logins) ask(ctx context.Context, repo upstream.Repository, why buildv1.
 func (l *logins) patiently(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	for {
 		r, err := l.work.GetBuildCredentials(ctx, req)
-		if !away(err) || !pause(ctx, usualPace().retry) {
+		if !away(err) || !pause(ctx, defaultTimeouts().retry) {
 			return r, err
 		}
 	}

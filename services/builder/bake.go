@@ -19,9 +19,9 @@ type Layers interface {
 	GetLayer(ctx context.Context, req *containerv1.GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[containerv1.GetLayerResponse], error)
 }
 
-// bakeable says, before anything is built, whether a configuration can be put on
+// canApplyConfig says, before anything is built, whether a configuration can be put on
 // top of an image here.
-func (b *BuildKit) bakeable(c *containerv1.ContainerConfig) error {
+func (b *BuildKit) canApplyConfig(c *containerv1.ContainerConfig) error {
 	if c != nil && b.o.Registries == nil {
 		return &Failure{Internal, "This service's workers cannot put a configuration on top of a frozen image; leave containerConfig or freeze out", nil}
 	}

@@ -30,7 +30,10 @@ type Engine interface {
 	// Problem says why it cannot work, in words for an operator; "" when it can, or
 	// is only starting.
 	Problem() string
-	// Build makes and pushes the image, and answers the digest of what was pushed.
+	// Run keeps the engine ready until ctx ends, or returns nil at once where there is
+	// nothing to keep ready. It is called once, and ends after every Build.
+	Run(ctx context.Context) error
+	// Build makes and pushes the image and returns the digest of what was pushed.
 	// It prints to out until it returns. A build that fails is a *Failure; any
 	// other error counts as Internal and its text is only logged.
 	Build(ctx context.Context, job Job, out Output) (digest string, err error)

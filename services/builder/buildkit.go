@@ -58,7 +58,6 @@ type BuildKitOptions struct {
 // BuildKit makes images of Dockerfiles. It speaks to a daemon; none is linked in.
 type BuildKit struct {
 	o     BuildKitOptions
-	stop  context.CancelFunc
 	alone chan struct{} // held by the one build that is tried for the last time
 
 	mu      sync.Mutex
@@ -69,20 +68,25 @@ type BuildKit struct {
 // startup is how long a daemon may take for its first answer.
 const startup = 10 * time.Second
 
-// NewBuildKit makes the engine and looks after its daemons in the background:
-// until they answer it has no architectures. The caller closes it.
+// NewBuildKit makes the engine. It knows of no architectures until Run has reached a
+// daemon.
 func NewBuildKit(o BuildKitOptions) *BuildKit {
-	ctx, stop := context.WithCancel(context.Background())
-	b := &BuildKit{o: o, stop: stop, alone: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
+	b := &BuildKit{o: o, alone: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
 	for _, a := range b.names() {
 		b.daemons[a] = &daemonState{}
-		go b.watch(ctx, a)
 	}
 	return b
 }
 
-// Close lets go of the daemons; it stops none.
-func (b *BuildKit) Close() { b.stop() }
+// Run keeps in touch with the daemons until ctx ends. It starts and stops none.
+func (b *BuildKit) Run(ctx context.Context) error {
+	var watches sync.WaitGroup
+	for _, a := range b.names() {
+		watches.Go(func() { b.watch(ctx, a) })
+	}
+	watches.Wait()
+	return nil
+}
 
 // Name is "buildkit".
 func (b *BuildKit) Name() string { return "buildkit" }

@@ -38,6 +38,7 @@ func (b *BuildKit) watch(ctx context.Context, name string) {
 	defer b.mu.Unlock()
 	if d := b.daemons[name]; d.client != nil {
 		_ = d.client.Close()
+		d.client, d.archs = nil, nil
 	}
 }
 
@@ -68,7 +69,7 @@ func (b *BuildKit) probe(ctx context.Context, name string) bool {
 	return len(w.archs) > 0
 }
 
-// connect answers the client of a daemon, a new one where its address changed.
+// connect returns the client of a daemon, a new one where its address changed.
 func (b *BuildKit) connect(ctx context.Context, name string) (*client.Client, error) {
 	address := name
 	if name == local {

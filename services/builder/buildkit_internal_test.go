@@ -40,7 +40,6 @@ func TestRendezvous(t *testing.T) {
 func TestDaemonThatIsSilent(t *testing.T) {
 	t.Parallel()
 	b := NewBuildKit(BuildKitOptions{Addresses: []string{"unix://" + t.TempDir() + "/nobody.sock"}})
-	defer b.Close()
 	b.probe(t.Context(), b.o.Addresses[0])
 	if got := b.Problem(); got != "" || len(b.Architectures()) > 0 {
 		t.Errorf("while it may start its problem is %q, and it builds for %q", got, b.Architectures())

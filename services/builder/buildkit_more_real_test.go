@@ -25,6 +25,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -258,19 +259,20 @@ func TestWorkerWithBuildKit(t *testing.T) {
 	y := newYard(t, nc)
 	y.room = w.room
 	y.streams()
-	next, logs := y.results(), y.reader("BUILD_LOGS")
-	worker := builder.New(builder.Deps{
-		NATS: nc, Work: w.room.client, Engines: []builder.Engine{w.engine}, Log: testkit.Log(t),
+	next, logs := y.results(), y.reader(buildbus.LogStream)
+	worker, err := builder.New(builder.Deps{
+		NATS: nc, Work: w.room.client, Engines: []builder.Engine{builder.NewBuildKit(w.engineOptions)}, Log: testkit.Log(t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: builder.Settings{Concurrency: 2},
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- worker.Run(ctx) }()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := testkit.Run(t, worker.Run)
 	for _, id := range []string{"w_1", "w_2", "w_3"} {
 		j := w.job(id, "FROM BASE\nRUN echo hello "+id+"; sleep 1\n")
 		w.room.add(id, 10*time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
 		b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
-		if _, err := y.js.Publish(t.Context(), "build.jobs.buildkit.amd64."+id, b); err != nil {
+		if _, err := y.js.Publish(t.Context(), buildbus.Job("buildkit", "amd64", id), b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -284,10 +286,7 @@ func TestWorkerWithBuildKit(t *testing.T) {
 		t.Errorf("the log begins with %q", chunk)
 	}
 	y.left(0)
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	stop()
 }
 
 // TestBuildKitElsewhere shows that a daemon which is only an address serves too.
@@ -300,7 +299,7 @@ func TestBuildKitElsewhere(t *testing.T) {
 	e := builder.NewBuildKit(builder.BuildKitOptions{
 		Addresses: []string{"unix:///nobody/there", address}, Work: w.room.client, Log: testkit.Log(t),
 	})
-	defer e.Close()
+	testkit.Run(t, e.Run)
 	eventually(t, "one answers", func() bool { return len(e.Architectures()) > 0 })
 	if d, err := e.Build(t.Context(), w.job("e_1", "FROM BASE\nRUN echo x\n"), &printed{}); err != nil || d == "" {
 		t.Errorf("got %q, %v", d, err)
@@ -375,7 +374,7 @@ func TestBuildKitDaemonIsKilled(t *testing.T) {
 	if r.err != nil || !strings.Contains(out.String(), "starting over") {
 		t.Errorf("the second try ended with %v", r.err)
 	}
-	w.engine.Close()
+	w.leave()
 	w.daemon.Close()
 	eventually(t, "its control groups are gone", func() bool {
 		left, _ := filepath.Glob("/sys/fs/cgroup/*/slipway/*/k_1.*")

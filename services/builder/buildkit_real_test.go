@@ -101,6 +101,7 @@ func (p *printed) String() string {
 type workshop struct {
 	room   *room
 	engine *builder.BuildKit
+	leave  func() // ends the engine
 	daemon *daemon.Daemon
 	dir    string
 	from   *testkit.Registry
@@ -168,7 +169,7 @@ func (w *workshop) start(t *testing.T) {
 	t.Cleanup(w.daemon.Close)
 	w.engineOptions.Local = w.daemon
 	w.engine = builder.NewBuildKit(w.engineOptions)
-	t.Cleanup(w.engine.Close)
+	w.leave = testkit.Run(t, w.engine.Run)
 	w.ready(t)
 }
 

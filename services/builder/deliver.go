@@ -16,12 +16,13 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
 
 // deliver does one delivery of a job, from its message to its acknowledgement.
 func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
-	job, ok := w.named(msg)
+	job, ok := w.readJob(msg)
 	if !ok {
 		return
 	}
@@ -30,10 +31,10 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	defer w.heartbeat(msg)()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	told := make(chan string, 8)
-	sub, err := w.NATS.Subscribe("build.cancel."+job.ID, func(m *nats.Msg) {
+	proofs := make(chan string, 8)
+	sub, err := w.NATS.Subscribe(buildbus.Cancel(job.ID), func(m *nats.Msg) {
 		select {
-		case told <- string(m.Data):
+		case proofs <- string(m.Data):
 		case <-ctx.Done():
 		}
 	})
@@ -42,7 +43,7 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	}
 	// The build room answers only after it heard of the cancel subject's listener.
 	until, err := w.takeJob(ctx, &job)
-	go cancelled(ctx, job.Ticket, told, cancel)
+	go cancelled(ctx, job.Ticket, proofs, cancel)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		w.ack(msg)
@@ -58,13 +59,13 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 
 // cancelled ends a build when it is told to by who knows the hash of its ticket:
 // the build room does, and nobody else who can write on the bus.
-func cancelled(ctx context.Context, ticket string, told <-chan string, cancel context.CancelCauseFunc) {
+func cancelled(ctx context.Context, ticket string, proofs <-chan string, cancel context.CancelCauseFunc) {
 	sum := sha256.Sum256([]byte(ticket))
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case proof := <-told:
+		case proof := <-proofs:
 			if ticket != "" && subtle.ConstantTimeCompare([]byte(proof), []byte(hex.EncodeToString(sum[:]))) == 1 {
 				cancel(errCancelled)
 				return
@@ -73,8 +74,8 @@ func cancelled(ctx context.Context, ticket string, told <-chan string, cancel co
 	}
 }
 
-// named reads which job a message is. One that cannot be read is dropped.
-func (w *Worker) named(msg jetstream.Msg) (job Job, ok bool) {
+// readJob reads which job a message is. One that cannot be read is dropped.
+func (w *Worker) readJob(msg jetstream.Msg) (job Job, ok bool) {
 	var m buildv1.Job
 	meta, err := msg.Metadata()
 	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
@@ -85,11 +86,11 @@ func (w *Worker) named(msg jetstream.Msg) (job Job, ok bool) {
 	return Job{ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), sequence: meta.Sequence.Stream}, true
 }
 
-// heartbeat tells JetStream that the job is in hand, until the answer is called.
+// heartbeat tells JetStream that the job is in hand, until stop is called.
 func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
 	done := make(chan struct{})
 	go func() {
-		tick := time.NewTicker(w.pace.heartbeat)
+		tick := time.NewTicker(w.timeouts.heartbeat)
 		defer tick.Stop()
 		for {
 			select {
@@ -125,7 +126,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 			return time.Time{}, err
 		}
 		w.logger(*job).Warn("the build room did not say what to make; trying again", "err", err)
-		pause(ctx, w.pace.retry)
+		pause(ctx, w.timeouts.retry)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 
 // Freeze copies an image to a repository of the user's, with a configuration on
 // top: an image of the same layers. What the registry has is not sent again.
-type Freeze struct{ o Copying }
+type Freeze struct{ o RegistryDeps }
 
 // NewFreeze makes the engine.
-func NewFreeze(o Copying) *Freeze { return &Freeze{o} }
+func NewFreeze(o RegistryDeps) *Freeze { return &Freeze{o} }
 
 // Name is "freeze".
 func (f *Freeze) Name() string { return "freeze" }
@@ -23,21 +23,24 @@ func (f *Freeze) Architectures() []string { return []string{anyArchitecture} }
 // Problem is "": it needs nothing.
 func (f *Freeze) Problem() string { return "" }
 
+// Run has nothing to keep ready.
+func (f *Freeze) Run(context.Context) error { return nil }
+
 // Build copies the recipe's source. The same source and configuration give the same
 // digest; without a configuration it is the source's own.
 func (f *Freeze) Build(ctx context.Context, job Job, out Output) (string, error) {
-	from, image, to, err := f.o.ends(ctx, job)
+	from, image, to, err := f.o.open(ctx, job)
 	if err != nil {
 		return "", err
 	}
 	out.Print("push", "Copying "+from.name+" to "+targetName(job.Target))
-	err = to.take(ctx, from, image, job, out)
+	err = to.push(ctx, from, image, job, out)
 	return image.Manifest.Digest.String(), to.failed(ctx, "The image could not be pushed to "+targetName(job.Target), err)
 }
 
-// take pushes the small first: a registry that takes nothing says so at once. The
+// push sends the small first: a registry that takes nothing says so at once. The
 // name comes last.
-func (t *target) take(ctx context.Context, from *original, image oci.Image, job Job, out Output) error {
+func (t *target) push(ctx context.Context, from *sourceImage, image oci.Image, job Job, out Output) error {
 	if err := t.document(ctx, image.Config); err != nil {
 		return err
 	}
@@ -63,7 +66,7 @@ func (t *target) take(ctx context.Context, from *original, image oci.Image, job 
 }
 
 // copy brings a layer over, in the cheapest way that works, and says which it was.
-func (t *target) copy(ctx context.Context, from *original, l oci.Descriptor) (how string, err error) {
+func (t *target) copy(ctx context.Context, from *sourceImage, l oci.Descriptor) (how string, err error) {
 	d := blobOf(l)
 	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
 		return "is there", there.Close()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
 // How lines are gathered into messages.
@@ -116,7 +117,7 @@ func (w *logWriter) send(ctx context.Context) bool {
 	w.sent++
 	id := fmt.Sprintf("%s.%d.%d.%d", w.job.ID, w.job.sequence, w.job.Delivery, w.sent)
 	chunk := &buildv1.LogChunk{Delivery: w.job.Delivery, Entries: entries}
-	return w.publish(ctx, "build.logs."+w.job.ID, id, chunk) == nil
+	return w.publish(ctx, buildbus.Log(w.job.ID), id, chunk) == nil
 }
 
 // take removes a chunk's worth of lines.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
 // skills is what the engines can do now.
@@ -63,16 +64,16 @@ func fingerprint(p *buildv1.Presence) string {
 	return string(b)
 }
 
-// tell publishes a presence. While the bus is away it says nothing: a heap of
+// announce publishes a presence. While the bus is away it says nothing: a heap of
 // old ones would be of no use.
-func (w *Worker) tell(p *buildv1.Presence) {
+func (w *Worker) announce(p *buildv1.Presence) {
 	if !w.NATS.IsConnected() {
 		return
 	}
 	p.SentAt = timestamppb.New(w.Now())
 	b, err := proto.Marshal(p)
 	if err == nil {
-		err = w.NATS.Publish("build.workers", b)
+		err = w.NATS.Publish(buildbus.Workers, b)
 	}
 	if err != nil {
 		w.Log.Warn("The build room could not be told of this worker", "err", err)

@@ -11,6 +11,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -20,11 +21,11 @@ func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job Job, out *lo
 	// A cancelled build is reported all the same; only a drain cuts this short.
 	ctx, cancel := w.untilDrained(ctx)
 	defer cancel()
-	lctx, lcancel := context.WithTimeout(ctx, w.pace.logs)
+	lctx, lcancel := context.WithTimeout(ctx, w.timeouts.logs)
 	out.end(lctx)
 	lcancel()
 	id := fmt.Sprintf("%s.%d.done", job.ID, job.Delivery)
-	if err := w.publish(ctx, "build.events", id, result); err != nil {
+	if err := w.publish(ctx, buildbus.Results, id, result); err != nil {
 		w.handBack(msg, job, err)
 		return
 	}
@@ -61,7 +62,7 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 		if !said {
 			w.Log.Warn("The bus did not take a message; trying again", "subject", subject, "err", err)
 		}
-		if w.NATS.IsClosed() || !pause(ctx, w.pace.retry) {
+		if w.NATS.IsClosed() || !pause(ctx, w.timeouts.retry) {
 			return fmt.Errorf("publishing on %s: %w", subject, err)
 		}
 	}
@@ -96,7 +97,7 @@ func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 	err := errNoTicket
 	if job.Ticket != "" {
 		err = briefly(context.Background(), func(ctx context.Context) error {
-			return w.publish(ctx, "build.events", id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, HandedBack: true})
+			return w.publish(ctx, buildbus.Results, id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, HandedBack: true})
 		})
 	}
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder"
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/testkit"
 )
@@ -71,7 +72,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 		}
 		return "sha256:5", nil
 	}
-	stop := y.work(nc, builder.Settings{}, 30*time.Second)
+	stop := y.work(nc, builder.Settings{}, builder.Hurry{})
 	t.Cleanup(stop)
 	for _, id := range []string{"during_1", "later_1"} {
 		y.room.add(id, 10*time.Minute)
@@ -92,7 +93,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	y.left(0)
-	logs := y.reader("BUILD_LOGS")
+	logs := y.reader(buildbus.LogStream)
 	var lines []string
 	for len(lines) < 2 {
 		c := &buildv1.LogChunk{}
@@ -122,13 +123,13 @@ func TestWorkerSendsLongLogs(t *testing.T) {
 		}
 		return "sha256:6", nil
 	}
-	y.work(y.nc, builder.Settings{}, 30*time.Second)
+	y.work(y.nc, builder.Settings{}, builder.Hurry{})
 	y.room.add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	if r := next(); !r.GetSucceeded() {
 		t.Fatalf("got %v", r)
 	}
-	logs := y.reader("BUILD_LOGS")
+	logs := y.reader(buildbus.LogStream)
 	size, last, gaps := 0, -1, 0
 	for last != lines-1 {
 		c := &buildv1.LogChunk{}

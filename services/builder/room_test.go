@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -33,21 +32,10 @@ type room struct {
 func newRoom(t testing.TB) *room {
 	t.Helper()
 	r := &room{jobs: map[string]*buildv1.TakeJobResponse{}, logins: map[string]string{}}
-	s := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	buildv1.RegisterWorkServiceServer(s, r)
-	testkit.LetIn(s, "builder")
-	memory := rpc.NewMemory()
-	go func() { _ = s.Serve(memory) }()
-	conn, err := memory.Dial("builder")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = conn.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		s.Stop(ctx)
-	})
+	conn, _ := testkit.Serve(t, func(s *rpc.Server) {
+		buildv1.RegisterWorkServiceServer(s, r)
+		testkit.LetIn(s, "builder")
+	}, "builder")
 	r.client = buildv1.NewWorkServiceClient(conn)
 	return r
 }

@@ -20,7 +20,7 @@ import (
 
 // SifOptions are the settings of the engine.
 type SifOptions struct {
-	Copying
+	RegistryDeps
 	// Compression is what sif.Find takes.
 	Compression string
 	// Dir is the engine's own folder; what is left in it is removed.
@@ -62,13 +62,16 @@ func (s *Sif) Architectures() []string {
 // Problem is what to install.
 func (s *Sif) Problem() string { return s.problem }
 
+// Run has nothing to keep ready.
+func (s *Sif) Run(context.Context) error { return nil }
+
 // emptyConfig is what stands for a config in an artifact.
 var emptyConfig = oci.NewDocument(sif.TypeConfig, []byte("{}")) //nolint:gochecknoglobals // never changed
 
 // Build makes a Singularity image of the recipe's source. The digest is that of the
 // manifest which was pushed.
 func (s *Sif) Build(ctx context.Context, job Job, out Output) (string, error) {
-	from, image, to, err := s.o.ends(ctx, job)
+	from, image, to, err := s.o.open(ctx, job)
 	if err != nil {
 		return "", err
 	}
@@ -105,7 +108,7 @@ func (s *Sif) folder() (string, error) {
 	return os.MkdirTemp(s.o.Dir, "sif-")
 }
 
-func (s *Sif) make(ctx context.Context, dir string, from *original, image oci.Image, job Job) (sif.File, error) {
+func (s *Sif) make(ctx context.Context, dir string, from *sourceImage, image oci.Image, job Job) (sif.File, error) {
 	layers, err := from.all(job.Recipe.GetConfig(), job.Recipe.GetPlatform())
 	if err != nil {
 		return sif.File{}, err
@@ -121,7 +124,7 @@ func (s *Sif) make(ctx context.Context, dir string, from *original, image oci.Im
 }
 
 // all are the layers of the image, and those of a configuration on top.
-func (o *original) all(c *containerv1.ContainerConfig, platform string) ([]flatten.Layer, error) {
+func (o *sourceImage) all(c *containerv1.ContainerConfig, platform string) ([]flatten.Layer, error) {
 	p, err := oci.ParsePlatform(platform)
 	if err != nil {
 		return nil, err
@@ -142,7 +145,7 @@ func (o *original) all(c *containerv1.ContainerConfig, platform string) ([]flatt
 
 // openAdded begins to read a layer of the request; its end is an error when it is
 // not the right one.
-func (o *original) openAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+func (o *sourceImage) openAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
 	content, err := o.openLayer(ctx, l)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,7 @@ import (
 
 // Build makes the image that a job's Dockerfile describes, and pushes it.
 func (b *BuildKit) Build(ctx context.Context, job Job, out Output) (string, error) {
-	if err := b.bakeable(job.Recipe.GetConfig()); err != nil {
+	if err := b.canApplyConfig(job.Recipe.GetConfig()); err != nil {
 		return "", err
 	}
 	dirs, err := b.prepare(ctx, job)

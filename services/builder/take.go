@@ -7,13 +7,9 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/internal/bus/buildbus"
 )
-
-// stream is where jobs wait; the build room makes it.
-const stream = "BUILD_JOBS"
-
-// maxDeliver is how often a job is tried.
-const maxDeliver = 3
 
 // take takes jobs of one queue until ctx ends, one for each free slot. The jobs
 // run in work, which outlives ctx.
@@ -25,18 +21,18 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 		if c == nil {
 			if c, err = w.consumer(ctx, q); err != nil {
 				if !waiting && ctx.Err() == nil {
-					w.Log.Info("Builder waits for the bus", "consumer", q.consumer(), "err", err)
+					w.Log.Info("Builder waits for the bus", "consumer", q.consumer().Durable, "err", err)
 				}
 				waiting = true
-				pause(ctx, w.pace.retry)
+				pause(ctx, w.timeouts.retry)
 				continue
 			}
 			waiting = false
-			w.Log.Info("Builder takes jobs", "consumer", q.consumer())
+			w.Log.Info("Builder takes jobs", "consumer", q.consumer().Durable)
 		}
 		if err = w.next(ctx, work, q, c); err != nil {
 			c = nil // it may be gone, with its stream
-			pause(ctx, w.pace.retry)
+			pause(ctx, w.timeouts.retry)
 		}
 	}
 }
@@ -45,14 +41,9 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 func (w *Worker) consumer(ctx context.Context, q queue) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	return w.js.CreateOrUpdateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		Durable:       q.consumer(),
-		FilterSubject: q.subjects(),
-		AckPolicy:     jetstream.AckExplicitPolicy,
-		AckWait:       w.pace.ackWait,
-		MaxDeliver:    maxDeliver,
-		MaxAckPending: 10_000,
-	})
+	config := q.consumer()
+	config.AckWait = w.timeouts.ackWait
+	return w.js.CreateOrUpdateConsumer(ctx, buildbus.JobStream, config)
 }
 
 // next waits for a free slot, then a while for a job, and starts it.
@@ -70,7 +61,7 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 	}
 	if ctx.Err() != nil { // it came while the worker stops
 		slots <- struct{}{}
-		if job, ok := w.named(msg); ok {
+		if job, ok := w.readJob(msg); ok {
 			w.handBack(msg, job, errDrained)
 		}
 		return nil

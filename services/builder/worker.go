@@ -8,10 +8,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// pace is how often a worker does things.
-type pace struct {
+// timeouts are how long a worker waits for things, and between them.
+type timeouts struct {
 	ackWait   time.Duration // JetStream gives a job to another after this silence
 	heartbeat time.Duration // a running job tells JetStream that it is alive
 	presence  time.Duration // the worker tells the build room that it is
@@ -20,9 +23,9 @@ type pace struct {
 	logs      time.Duration // for the end of a log, after its build
 }
 
-func usualPace() pace {
-	return pace{
-		ackWait: 30 * time.Second, heartbeat: 10 * time.Second, presence: 3 * time.Second,
+func defaultTimeouts() timeouts {
+	return timeouts{
+		ackWait: buildbus.JobAckWait, heartbeat: 10 * time.Second, presence: 3 * time.Second,
 		look: 500 * time.Millisecond, retry: 500 * time.Millisecond, logs: time.Minute,
 	}
 }
@@ -30,21 +33,28 @@ func usualPace() pace {
 // Worker takes jobs from the bus and makes them.
 type Worker struct {
 	Deps
-	js      jetstream.JetStream
-	metrics *metrics
-	pace    pace
+	js       jetstream.JetStream
+	metrics  *metrics
+	timeouts timeouts
+	// after is time.After; a test decides when the time to drain is over.
+	after   func(time.Duration) <-chan time.Time
 	slots   map[string]chan struct{} // of each engine: one token for each job that may run
 	running sync.WaitGroup
 }
 
 // New makes a worker. It registers its metrics and does nothing until Run.
-func New(d Deps) *Worker {
+func New(d Deps) (*Worker, error) {
+	js, err := jetstream.New(d.NATS)
+	if err != nil {
+		return nil, err
+	}
 	if d.Settings.Name == "" {
 		d.Settings.Name, _ = os.Hostname()
 	}
 	d.Settings.Concurrency = max(1, d.Settings.Concurrency)
-	w := &Worker{Deps: d, metrics: newMetrics(d.Metrics), pace: usualPace()}
-	w.slots = map[string]chan struct{}{}
+	w := &Worker{
+		Deps: d, js: js, metrics: newMetrics(d.Metrics), timeouts: defaultTimeouts(), after: time.After, slots: map[string]chan struct{}{},
+	}
 	for _, e := range d.Engines {
 		slots := make(chan struct{}, d.Settings.Concurrency)
 		for range d.Settings.Concurrency {
@@ -52,19 +62,20 @@ func New(d Deps) *Worker {
 		}
 		w.slots[e.Name()] = slots
 	}
-	return w
+	return w, nil
 }
 
 // Run works until ctx ends. Then it takes no more jobs, gives the running ones
 // Settings.DrainTimeout to end, hands back what is left, and returns. It waits
-// for a bus or streams that are not there yet; the error is a broken setup.
+// for a bus or streams that are not there yet. The error is an engine's.
 func (w *Worker) Run(ctx context.Context) error {
-	js, err := jetstream.New(w.NATS)
-	if err != nil {
-		return err
+	// Jobs outlive ctx by the time to drain, and engines outlive the jobs.
+	ready, release := context.WithCancel(context.WithoutCancel(ctx))
+	defer release()
+	var engines errgroup.Group
+	for _, e := range w.Engines {
+		engines.Go(func() error { return e.Run(ready) })
 	}
-	w.js = js
-	// Jobs outlive ctx by the time to drain.
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	var takers sync.WaitGroup
@@ -75,11 +86,12 @@ func (w *Worker) Run(ctx context.Context) error {
 	go func() { takers.Wait(); w.running.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(w.Settings.DrainTimeout):
+	case <-w.after(w.Settings.DrainTimeout):
 		cut(errDrained)
 		<-done
 	}
-	return nil
+	release()
+	return engines.Wait()
 }
 
 // attend keeps a taker for each thing that the engines can do, and tells the
@@ -88,8 +100,8 @@ func (w *Worker) attend(ctx, work context.Context) {
 	takers := map[queue]context.CancelFunc{}
 	var all sync.WaitGroup
 	defer all.Wait()
-	var told string
-	var toldAt time.Time
+	var announced string
+	var announcedAt time.Time
 	for {
 		skills := w.skills()
 		for q := range skills {
@@ -106,25 +118,24 @@ func (w *Worker) attend(ctx, work context.Context) {
 			}
 		}
 		p := w.presence(skills)
-		if now := fingerprint(p); now != told || w.Now().Sub(toldAt) >= w.pace.presence {
-			told, toldAt = now, w.Now()
-			w.tell(p)
+		if now := fingerprint(p); now != announced || w.Now().Sub(announcedAt) >= w.timeouts.presence {
+			announced, announcedAt = now, w.Now()
+			w.announce(p)
 		}
-		if !pause(ctx, w.pace.look) {
+		if !pause(ctx, w.timeouts.look) {
 			break
 		}
 	}
 	for _, stop := range takers {
 		stop()
 	}
-	w.tell(w.leaving())
+	w.announce(w.leaving())
 }
 
 // queue is what one consumer is for.
 type queue struct{ engine, arch string }
 
-func (q queue) consumer() string { return q.engine + "-" + q.arch }
-func (q queue) subjects() string { return "build.jobs." + q.engine + "." + q.arch + ".>" }
+func (q queue) consumer() jetstream.ConsumerConfig { return buildbus.JobConsumer(q.engine, q.arch) }
 
 // pause waits; false when ctx ended meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {

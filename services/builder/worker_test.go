@@ -19,6 +19,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder"
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/testkit"
 )
@@ -51,6 +52,8 @@ func (f *fake) set(problem string, archs ...string) {
 	f.problem, f.archs = problem, archs
 }
 
+func (f *fake) Run(context.Context) error { return nil }
+
 func (f *fake) Build(ctx context.Context, job builder.Job, out builder.Output) (string, error) {
 	return f.do(ctx, job, out)
 }
@@ -75,36 +78,23 @@ func newYard(t *testing.T, nc *nats.Conn) *yard {
 
 func (y *yard) streams() {
 	y.t.Helper()
-	for name, subject := range map[string]string{"BUILD_JOBS": "build.jobs.>", "BUILD_EVENTS": "build.events", "BUILD_LOGS": "build.logs.>"} {
-		c := jetstream.StreamConfig{Name: name, Subjects: []string{subject}}
-		if name == "BUILD_JOBS" {
-			c.Retention = jetstream.WorkQueuePolicy
-		}
-		if _, err := y.js.CreateOrUpdateStream(y.t.Context(), c); err != nil {
-			y.t.Fatal(err)
-		}
+	if err := bus.MakeStreams(y.t.Context(), y.js, buildbus.Streams()...); err != nil {
+		y.t.Fatal(err)
 	}
 }
 
-// work starts a worker; the answer stops it and waits.
-func (y *yard) work(nc *nats.Conn, s builder.Settings, ackWait time.Duration) (stop func()) {
+// work starts a worker; stop stops it and waits.
+func (y *yard) work(nc *nats.Conn, s builder.Settings, hurry builder.Hurry) (stop func()) {
 	y.t.Helper()
-	w := builder.New(builder.Deps{
+	w, err := builder.New(builder.Deps{
 		NATS: nc, Work: y.room.client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: s,
 	})
-	w.Hasten(ackWait)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			y.t.Errorf("the worker ended with %v", err)
-		}
-	})
-	y.t.Cleanup(stop)
-	return stop
+	if err != nil {
+		y.t.Fatal(err)
+	}
+	w.Hasten(hurry)
+	return testkit.Run(y.t, w.Run)
 }
 
 func (y *yard) submit(id string) { y.t.Helper(); y.publish(id, 0) }
@@ -113,7 +103,7 @@ func (y *yard) submit(id string) { y.t.Helper(); y.publish(id, 0) }
 func (y *yard) publish(id string, publications int) {
 	y.t.Helper()
 	b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
-	if _, err := y.js.Publish(y.t.Context(), "build.jobs.fake.amd64."+id, b, jetstream.WithMsgID(fmt.Sprintf("%s.%d", id, publications))); err != nil {
+	if _, err := y.js.Publish(y.t.Context(), buildbus.Job("fake", "amd64", id), b, jetstream.WithMsgID(fmt.Sprintf("%s.%d", id, publications))); err != nil {
 		y.t.Fatal(err)
 	}
 }
@@ -121,7 +111,7 @@ func (y *yard) publish(id string, publications int) {
 // results reads what is told of builds.
 func (y *yard) results() func() *buildv1.Result {
 	y.t.Helper()
-	next := y.reader("BUILD_EVENTS")
+	next := y.reader(buildbus.ResultStream)
 	return func() *buildv1.Result {
 		r := &buildv1.Result{}
 		if err := proto.Unmarshal(next(), r); err != nil {
@@ -150,7 +140,7 @@ func (y *yard) reader(stream string) func() []byte {
 func (y *yard) left(want uint64) {
 	y.t.Helper()
 	eventually(y.t, fmt.Sprintf("%d jobs left", want), func() bool {
-		s, err := y.js.Stream(y.t.Context(), "BUILD_JOBS")
+		s, err := y.js.Stream(y.t.Context(), buildbus.JobStream)
 		return err == nil && s.CachedInfo().State.Msgs == want
 	})
 }
@@ -197,10 +187,9 @@ func TestWorkerBuilds(t *testing.T) {
 			return "sha256:1", nil
 		}
 		y.room.down = 2
-		y.work(nc, builder.Settings{Name: "w"}, 30*time.Second) // before there are streams
-		time.Sleep(50 * time.Millisecond)
+		y.work(nc, builder.Settings{Name: "w"}, builder.Hurry{}) // before there are streams
 		y.streams()
-		next, logs := y.results(), y.reader("BUILD_LOGS")
+		next, logs := y.results(), y.reader(buildbus.LogStream)
 		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
 			y.room.add(id, 10*time.Minute)
 		}
@@ -243,16 +232,16 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 			ended <- job.ID
 			return "", ctx.Err()
 		}
-		y.work(nc, builder.Settings{}, 30*time.Second)
+		y.work(nc, builder.Settings{}, builder.Hurry{})
 		y.room.add("stop_1", 10*time.Minute)
 		y.submit("stop_1")
 		<-started
 		for range 20 { // whoever can write on the bus, but does not know the ticket
-			if err := nc.Publish("build.cancel.stop_1", []byte("guessed")); err != nil {
+			if err := nc.Publish(buildbus.Cancel("stop_1"), []byte("guessed")); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := nc.Publish("build.cancel.stop_1", nil); err != nil {
+		if err := nc.Publish(buildbus.Cancel("stop_1"), nil); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -261,7 +250,7 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 		case <-time.After(200 * time.Millisecond):
 		}
 		proof := sha256.Sum256([]byte("ticket-stop_1"))
-		if err := nc.Publish("build.cancel.stop_1", []byte(hex.EncodeToString(proof[:]))); err != nil {
+		if err := nc.Publish(buildbus.Cancel("stop_1"), []byte(hex.EncodeToString(proof[:]))); err != nil {
 			t.Fatal(err)
 		}
 		if r := next(); r.GetReason() != "cancelled" || r.GetSucceeded() {
@@ -306,12 +295,12 @@ func TestWorkerDies(t *testing.T) {
 		}
 		return "sha256:2", nil
 	}
-	y.work(dying, builder.Settings{Name: "dying"}, 3*time.Second)
+	y.work(dying, builder.Settings{Name: "dying"}, builder.Hurry{AckWait: time.Second})
 	y.room.add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	<-tries
 	dying.Close() // as after kill -9: no heartbeat, no word
-	y.work(connect(), builder.Settings{Name: "other"}, 3*time.Second)
+	y.work(connect(), builder.Settings{Name: "other"}, builder.Hurry{AckWait: time.Second})
 	if r := next(); !r.GetSucceeded() || r.GetDelivery() != 2 {
 		t.Errorf("got %v", r)
 	}
@@ -319,18 +308,27 @@ func TestWorkerDies(t *testing.T) {
 	y.left(0)
 }
 
-// TestWorkerHeartbeat shows that a build may take longer than the bus waits.
+// TestWorkerHeartbeat shows that a worker tells JetStream again and again that it has
+// a job, for as long as the build takes.
 func TestWorkerHeartbeat(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
 		y.streams()
 		next := y.results()
-		y.engine.do = func(context.Context, builder.Job, builder.Output) (string, error) {
-			time.Sleep(12 * time.Second)
+		acks, err := nc.SubscribeSync("$JS.ACK." + buildbus.JobStream + ".>")
+		if err != nil {
+			t.Fatal(err)
+		}
+		y.engine.do = func(ctx context.Context, _ builder.Job, _ builder.Output) (string, error) {
+			for range 3 {
+				if m, err := acks.NextMsgWithContext(ctx); err != nil || string(m.Data) != "+WPI" {
+					t.Errorf("JetStream hears %v, %v", m, err)
+				}
+			}
 			return "sha256:3", nil
 		}
-		y.work(nc, builder.Settings{Concurrency: 2}, 8*time.Second)
+		y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Heartbeat: 20 * time.Millisecond})
 		y.room.add("b_1", 10*time.Minute)
 		y.submit("b_1")
 		if r := next(); r.GetDelivery() != 1 || !r.GetSucceeded() {
@@ -349,7 +347,7 @@ func TestWorkerDrains(t *testing.T) {
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
 		y.streams()
-		next, logs := y.results(), y.reader("BUILD_LOGS")
+		next, logs := y.results(), y.reader(buildbus.LogStream)
 		started := make(chan struct{}, 5)
 		finish := make(chan struct{})
 		var tries atomic.Int32
@@ -365,18 +363,31 @@ func TestWorkerDrains(t *testing.T) {
 			<-finish
 			return "sha256:4", nil
 		}
-		stop := y.work(nc, builder.Settings{Concurrency: 2, DrainTimeout: 5 * time.Second}, 30*time.Second)
+		over := make(chan time.Time) // the time to drain
+		leaving, err := nc.SubscribeSync(buildbus.Workers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop := y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Drained: over})
 		for _, id := range []string{"short_1", "long_1", "later_1"} {
 			y.room.add(id, 10*time.Minute)
 			y.submit(id)
 		}
 		<-started
 		<-started
-		time.AfterFunc(100*time.Millisecond, func() { close(finish) })
-		stop()
+		stopped := make(chan struct{})
+		go func() { stop(); close(stopped) }()
+		for p := (&buildv1.Presence{Slots: 1}); p.GetSlots() > 0; {
+			if m, err := leaving.NextMsg(time.Minute); err != nil || proto.Unmarshal(m.Data, p) != nil {
+				t.Fatal(err)
+			}
+		}
+		close(finish)
 		if r := next(); r.GetBuildId() != "short_1" || !r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
+		close(over)
+		<-stopped
 		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, Ticket: "ticket-long_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
 		}
@@ -385,7 +396,7 @@ func TestWorkerDrains(t *testing.T) {
 		}
 		y.left(1)
 		y.publish("long_1", 1) // as the build room does
-		y.work(nc, builder.Settings{}, 30*time.Second)
+		y.work(nc, builder.Settings{}, builder.Hurry{})
 		got := []string{next().GetBuildId(), next().GetBuildId()}
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"later_1", "long_1"}) {
@@ -407,10 +418,10 @@ func TestWorkerPresence(t *testing.T) {
 		y := newYard(t, nc)
 		y.engine.set("") // it is only starting
 		got := make(chan *nats.Msg, 100)
-		if _, err := nc.ChanSubscribe("build.workers", got); err != nil {
+		if _, err := nc.ChanSubscribe(buildbus.Workers, got); err != nil {
 			t.Fatal(err)
 		}
-		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, time.Second)
+		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, builder.Hurry{})
 		wait := func(what string, is func(*buildv1.Presence) bool) {
 			t.Helper()
 			eventually(t, what, func() bool {

@@ -72,7 +72,7 @@ var ErrTwice = errors.New("the layers have to be read twice")
 // file after the file. It reads each layer once, or answers ErrTwice. A *Refusal is
 // the image's fault; other errors are those of Open, of w, or of ctx.
 func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
-	f := &falling{output: newOutput(w), root: &known{}, names: names{limits: limits}}
+	f := &topDownWriter{output: newOutput(w), root: &pathState{}, names: names{limits: limits}}
 	r := newReading(limits)
 	for i := len(layers) - 1; i >= 0; i-- {
 		err := r.each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {

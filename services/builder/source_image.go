@@ -22,9 +22,9 @@ import (
 // anyArchitecture is what an engine declares that runs nothing of an image.
 const anyArchitecture = "any"
 
-// Copying are the settings of engines that work on images as they lie in
+// RegistryDeps are what is needed by engines that work on images as they lie in
 // registries.
-type Copying struct {
+type RegistryDeps struct {
 	// Work answers logins.
 	Work buildv1.WorkServiceClient
 	// Egress decides which addresses a layer may be fetched from.
@@ -35,15 +35,15 @@ type Copying struct {
 	Layers Layers
 }
 
-func (c Copying) world() world {
-	return world{egress: c.Egress, registries: c.Registries, layers: c.Layers}
+func (d RegistryDeps) world() world {
+	return world{egress: d.Egress, registries: d.Registries, layers: d.Layers}
 }
 
-// ends are the image that a job is made from, what it is with the job's
+// open returns the image that a job is made from, what it is with the job's
 // configuration on top, and where that goes.
-func (c Copying) ends(ctx context.Context, job Job) (from *original, image oci.Image, to *target, err error) {
-	l, w := &logins{work: c.Work, ticket: job.Ticket}, c.world()
-	if from, err = w.original(ctx, job, l); err != nil {
+func (d RegistryDeps) open(ctx context.Context, job Job) (from *sourceImage, image oci.Image, to *target, err error) {
+	l, w := &logins{work: d.Work, ticket: job.Ticket}, d.world()
+	if from, err = w.sourceImage(ctx, job, l); err != nil {
 		return nil, oci.Image{}, nil, err
 	}
 	if image, err = from.with(ctx, job.Recipe.GetConfig()); err != nil {
@@ -53,8 +53,8 @@ func (c Copying) ends(ctx context.Context, job Job) (from *original, image oci.I
 	return from, image, to, err
 }
 
-// original is the image that another is made from, for one platform.
-type original struct {
+// sourceImage is the image that another is made from, for one platform.
+type sourceImage struct {
 	world
 	name   string // for messages
 	client *regclient.RegClient
@@ -65,8 +65,8 @@ type original struct {
 	layers []oci.Descriptor
 }
 
-// original looks the recipe's source up, with the login of whoever asked.
-func (w world) original(ctx context.Context, job Job, l *logins) (*original, error) {
+// sourceImage looks the recipe's source up, with the login of whoever asked.
+func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImage, error) {
 	src := job.Recipe.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
 	login, err := l.read(ctx, repo)
@@ -74,7 +74,7 @@ func (w world) original(ctx context.Context, job Job, l *logins) (*original, err
 		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
 	}
 	access := upstream.Access{Scope: tryOf(job) + " source", Login: login}
-	o := &original{
+	o := &sourceImage{
 		world: w, name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
 		client: w.control(repo.Host, access), source: w.registries.Source(repo, access),
 	}
@@ -113,7 +113,7 @@ func pick(ctx context.Context, src oci.Source, d digest.Digest, p oci.Platform) 
 }
 
 // unreadable is a failure that names the image.
-func (o *original) unreadable(ctx context.Context, err error) error {
+func (o *sourceImage) unreadable(ctx context.Context, err error) error {
 	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
 		return &Failure{Build, "The image " + o.name + " cannot be read: " + f.Public, err}
 	}
@@ -121,7 +121,7 @@ func (o *original) unreadable(ctx context.Context, err error) error {
 }
 
 // with is the image with a configuration on top; without one its own documents.
-func (o *original) with(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
+func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
 	if a := addition.Of(c); !a.IsZero() {
 		made, err := oci.Augment(ctx, o.source, o.doc, a)
 		if err != nil {
@@ -142,7 +142,7 @@ func (o *original) with(ctx context.Context, c *containerv1.ContainerConfig) (oc
 
 // open begins to read one of the image's layers; its end is an error when it is not
 // the right one.
-func (o *original) open(ctx context.Context, l oci.Descriptor) (io.ReadCloser, error) {
+func (o *sourceImage) open(ctx context.Context, l oci.Descriptor) (io.ReadCloser, error) {
 	r, err := o.client.BlobGet(ctx, o.ref, blobOf(l))
 	return r, o.unreadable(ctx, err)
 }

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// known is a path of which some layer has said something. Layers are numbered from
-// 1, the lowest; 0 is none.
-type known struct {
+// pathState is what is known of a path that some layer has an entry for. Layers are
+// numbered from 1, the lowest; 0 is none.
+type pathState struct {
 	// hidden is the topmost layer that hides what lower ones have here and below: it
 	// removed it, or has something here that is no directory. emptied is the topmost
 	// that hides only what they have below.
@@ -22,7 +22,7 @@ type known struct {
 	kind                      kind
 	// content is where the content was written, for a hard link; "" is here.
 	content string
-	below   map[string]*known
+	below   map[string]*pathState
 }
 
 // kind is what the image has at a path, as far as that is known.
@@ -35,16 +35,16 @@ const (
 	leftOut
 )
 
-// falling goes through the layers from the topmost down, and writes each entry that
+// topDownWriter goes through the layers from the topmost down, and writes each entry that
 // nothing above has hidden.
-type falling struct {
+type topDownWriter struct {
 	output
-	root  *known
+	root  *pathState
 	names names
 }
 
 // at is a name below n, which is made where nobody has named it yet.
-func (f *falling) at(n *known, base string) (*known, error) {
+func (f *topDownWriter) at(n *pathState, base string) (*pathState, error) {
 	if next := n.below[base]; next != nil {
 		return next, nil
 	}
@@ -53,14 +53,14 @@ func (f *falling) at(n *known, base string) (*known, error) {
 		return nil, err
 	}
 	if n.below == nil {
-		n.below = map[string]*known{}
+		n.below = map[string]*pathState{}
 	}
-	next := &known{}
+	next := &pathState{}
 	n.below[base] = next
 	return next, nil
 }
 
-func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
+func (f *topDownWriter) entry(layer int32, h *tar.Header, content io.Reader) error {
 	path, dir, base, err := locate(h)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (f *falling) entry(layer int32, h *tar.Header, content io.Reader) error {
 
 // reach is a directory that gets an entry; nil when what a layer has there is
 // hidden. The directories on the way are in the image in any case.
-func (f *falling) reach(layer int32, dir string) (*known, error) {
+func (f *topDownWriter) reach(layer int32, dir string) (*pathState, error) {
 	for n, rest := f.root, dir; ; {
 		switch {
 		case n.hidden > layer:
@@ -121,7 +121,7 @@ func (f *falling) reach(layer int32, dir string) (*known, error) {
 	}
 }
 
-func (f *falling) directory(layer int32, n *known, h *tar.Header) error {
+func (f *topDownWriter) directory(layer int32, n *pathState, h *tar.Header) error {
 	if n.solid == layer || n.described == layer {
 		return ErrTwice
 	}
@@ -134,7 +134,7 @@ func (f *falling) directory(layer int32, n *known, h *tar.Header) error {
 }
 
 // leaf writes what is no directory.
-func (f *falling) leaf(layer int32, n *known, h *tar.Header, path string, content io.Reader) error {
+func (f *topDownWriter) leaf(layer int32, n *pathState, h *tar.Header, path string, content io.Reader) error {
 	n.kind = leaf
 	if h.Typeflag != tar.TypeLink {
 		if isDevice(h.Typeflag) {
@@ -167,7 +167,7 @@ func (f *falling) leaf(layer int32, n *known, h *tar.Header, path string, conten
 }
 
 // lookup answers nil for what no layer has named.
-func (f *falling) lookup(path string) *known {
+func (f *topDownWriter) lookup(path string) *pathState {
 	n := f.root
 	for path != "" && n != nil {
 		var base string
@@ -178,7 +178,7 @@ func (f *falling) lookup(path string) *known {
 }
 
 // remove obeys a whiteout.
-func (f *falling) remove(layer int32, dir, base string) error {
+func (f *topDownWriter) remove(layer int32, dir, base string) error {
 	hidden, all, err := hiddenBy(base)
 	if err != nil || hidden == "" && !all {
 		return err
@@ -208,7 +208,7 @@ func (f *falling) remove(layer int32, dir, base string) error {
 }
 
 // rest writes the directories that no entry describes.
-func (f *falling) rest(path string, n *known) error {
+func (f *topDownWriter) rest(path string, n *pathState) error {
 	if n.described == 0 && path != "" {
 		if err := f.implied(path); err != nil {
 			return err
