@@ -200,7 +200,7 @@ func TestLogs(t *testing.T) {
 			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1\n"}, code: 1,
 		}, {
 			name: "a name instead of an id", args: []string{"logs", "h/wt/abc123/a:1"},
-			errs: []string{`"h/wt/abc123/a:1" is no build's id`}, code: 2,
+			errs: []string{`"h/wt/abc123/a:1" is not a build id`}, code: 2,
 		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
