@@ -28,7 +28,7 @@ var printedSecret = regexp.MustCompile(`metadata: \{name: ([a-z-]+), namespace: 
 func TestSecretsAreKept(t *testing.T) {
 	t.Parallel()
 	bin, cluster := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(aCluster), 0o755); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte(aCluster), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	run := func(secrets string, args ...string) (printed map[string]string, err error) {
@@ -69,7 +69,7 @@ func TestSecretsAreKept(t *testing.T) {
 	if err != nil || len(lost) != 2 || !strings.Contains(lost["slipway-slipway-dev-stores"], "a2VwdA") {
 		t.Errorf("without the addresses of the stores it prints %v, %v", lost, err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte("#!/bin/sh\n[ \"$2\" = namespaces ]\n"), 0o755); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(bin, "kubectl"), []byte("#!/bin/sh\n[ \"$2\" = namespaces ]\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if none, err := run(cluster, "--dev"); err == nil || len(none) != 0 {
