@@ -18,6 +18,10 @@ import (
 	"slipway.dev/gateway"
 )
 
+// client shares no connection with http.DefaultClient, whose idle ones each
+// httptest.Server closes when it ends.
+var client = &http.Client{Transport: &http.Transport{}}
+
 // send makes a request; header is names and values in turn.
 func send(t *testing.T, method, url string, body io.Reader, header ...string) *http.Response {
 	t.Helper()
@@ -28,7 +32,7 @@ func send(t *testing.T, method, url string, body io.Reader, header ...string) *h
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

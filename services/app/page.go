@@ -34,7 +34,8 @@ func Measures(ctx context.Context) (out []Measure, err error) {
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	cfg, err := config.Load(pflag.NewFlagSet("", pflag.ContinueOnError), func(key string) (string, bool) {
 		v, ok := map[string]string{
-			"SLIPWAY_DATA_DIR": dir, "SLIPWAY_HTTP_ADDR": "127.0.0.1:0", "SLIPWAY_PLATFORM_HTTP_ADDR": "127.0.0.1:0", "SLIPWAY_ADMIN_ADDR": "127.0.0.1:0",
+			"SLIPWAY_DATA_DIR": dir, "SLIPWAY_HTTP_ADDR": "127.0.0.1:0", "SLIPWAY_PLATFORM_HTTP_ADDR": "", "SLIPWAY_ADMIN_ADDR": "127.0.0.1:0",
+			"SLIPWAY_PUBLIC_URL":       "http://localhost",
 			"SLIPWAY_BUILD_REPOSITORY": "localhost:1/builds", "SLIPWAY_BUILDKIT_ADDR": "unix://" + dir + "/none",
 		}[key]
 		return v, ok

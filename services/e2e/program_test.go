@@ -338,6 +338,13 @@ func (p *program) call(method, path string, body any, header ...string) reply {
 	return r
 }
 
+// client follows no redirect, and shares no connection with http.DefaultClient, whose
+// idle ones each httptest.Server closes when it ends.
+var client = &http.Client{
+	Transport:     &http.Transport{},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
 func request(t testing.TB, method, url string, body any, header ...string) reply {
 	t.Helper()
 	var r io.Reader
@@ -359,7 +366,6 @@ func request(t testing.TB, method, url string, body any, header ...string) reply
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, url, err)
