@@ -115,8 +115,8 @@ func TestAugmentRefuses(t *testing.T) {
 		want     fault.Kind
 		text     string
 	}{
-		{"an artifact that is no image", with(helm), fault.Invalid, "no container image"},
-		{"a config without a type", `{"config":{"digest":"` + sha256 + `","size":1}}`, fault.Invalid, "no container image"},
+		{"an artifact that is no image", with(helm), fault.Invalid, "not a container image"},
+		{"a config without a type", `{"config":{"digest":"` + sha256 + `","size":1}}`, fault.Invalid, "not a container image"},
 		{"a member twice", `{"layers":[],"config":` + describe(config, "") + `,"layers":[]}`, fault.Invalid, "malformed"},
 		{"a member of the config descriptor twice", `{"config":` + describe(config, `,"size":3`) + `}`, fault.Invalid, "malformed"},
 		{"two configs", `{"config":` + describe(config, "") + `,"config":` + describe(list, "") + `}`, fault.Invalid, "malformed"},
