@@ -90,11 +90,20 @@ func (e *Egress) check(host, resolved string) error {
 		fmt.Errorf("egress to %s refused", resolved))
 }
 
-// stall is how long a peer may be silent in the middle of an answer.
+// stall is how long a peer may be silent in the middle of a response, or take nothing
+// in the middle of a request.
 const stall = 60 * time.Second
 
-// patientConn gives up on a peer that stops talking.
+// patientConn gives up on a peer that stops talking and listening. While a request is
+// sent, which takes minutes for a large layer, it need not talk.
 type patientConn struct{ net.Conn }
+
+func (c *patientConn) Write(p []byte) (int, error) {
+	if err := c.SetDeadline(time.Now().Add(stall)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
 
 func (c *patientConn) Read(p []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(stall)); err != nil {
