@@ -9,14 +9,15 @@ package build
 import (
 	"context"
 	"embed"
+	"errors"
 	"io/fs"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -88,12 +89,13 @@ type Service struct {
 	tails   *tails
 	metrics metrics
 	outbox  *metricsbus.Outbox
+	signs   signs
 	// queued wakes the dispatcher, admitted the outbox.
 	queued, admitted chan struct{}
 }
 
-// New makes the service, which does nothing until Run. The tables must be there;
-// NATS may come later.
+// New makes the service, which does nothing until Run: what is published until then
+// waits. The tables must be there; NATS may come later.
 func New(d Deps) (*Service, error) {
 	js, err := jetstream.New(d.Bus)
 	if err != nil {
@@ -107,6 +109,10 @@ func New(d Deps) (*Service, error) {
 	}
 	s.tails = newTails(s)
 	if s.outbox, err = s.newOutbox(); err != nil {
+		return nil, err
+	}
+	// A worker that starts with us says at once what it can do.
+	if s.signs, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}
 	d.Metrics.MustRegister(&backlog{s})
@@ -124,17 +130,26 @@ func wake(c chan<- struct{}) {
 // Run takes results from the bus, hands out work and repairs what was lost,
 // until ctx ends. NATS may go and come.
 func (s *Service) Run(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	listen := func(subject, queue string, handle func(context.Context, *nats.Msg)) {
-		g.Go(func() error { return bus.Listen(ctx, s.deps.Bus, subject, queue, handle) })
-	}
-	listen(buildbus.Workers, "", s.observeWorker)
-	listen(buildbus.AnyDone, "", s.observeDone)
-	listen(buildbus.GivenUp, "build", s.observeGivenUp)
+	var all sync.WaitGroup
+	all.Go(func() { s.signs.workers.Run(ctx, s.observeWorker) })
+	all.Go(func() { s.signs.done.Run(ctx, s.observeDone) })
+	all.Go(func() { s.signs.givenUp.Run(ctx, s.observeGivenUp) })
 	for _, task := range []func(context.Context){s.consumeResults, s.outbox.Run, s.work} {
-		g.Go(func() error { task(ctx); return nil })
+		all.Go(func() { task(ctx) })
 	}
-	return g.Wait()
+	all.Wait()
+	return nil
+}
+
+// signs are what the service hears of from elsewhere.
+type signs struct{ workers, done, givenUp *bus.Subscription }
+
+func subscribe(nc *nats.Conn) (s signs, err error) {
+	var errs [3]error
+	s.workers, errs[0] = bus.Subscribe(nc, buildbus.Workers, "")
+	s.done, errs[1] = bus.Subscribe(nc, buildbus.AnyDone, "")
+	s.givenUp, errs[2] = bus.Subscribe(nc, buildbus.GivenUp, "build")
+	return s, errors.Join(errs[:]...)
 }
 
 func (s *Service) observeWorker(_ context.Context, m *nats.Msg) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -182,31 +181,36 @@ func TestConsumeGivesBack(t *testing.T) {
 	})
 }
 
-func TestListen(t *testing.T) {
+// TestSubscription handles what came before Run as well, and leaves nothing behind.
+func TestSubscription(t *testing.T) {
 	t.Parallel()
 	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
 		before := nc.NumSubscriptions()
 		got := make(chan string, 10)
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 2)
-		for _, queue := range []string{"", "one"} {
-			go func() {
-				ended <- bus.Listen(ctx, nc, "said.*", queue, func(_ context.Context, m *nats.Msg) { got <- queue + m.Subject })
-			}()
+		var runs []func()
+		for _, queue := range []string{"", "one", "one"} {
+			s, err := bus.Subscribe(nc, "said.*", queue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, func() { s.Run(ctx, func(_ context.Context, m *nats.Msg) { got <- queue + m.Subject }) })
 		}
-		for nc.NumSubscriptions() < before+2 {
-			runtime.Gosched()
-		}
-		if err := nc.Publish("said.x", nil); err != nil {
+		if err := nc.Publish("said.early", nil); err != nil {
 			t.Fatal(err)
 		}
-		all := []string{<-got, <-got}
-		if slices.Sort(all); !slices.Equal(all, []string{"onesaid.x", "said.x"}) {
-			t.Errorf("got %v", all)
+		var all sync.WaitGroup
+		for _, run := range runs {
+			all.Go(run)
+		}
+		heard := []string{<-got, <-got}
+		if slices.Sort(heard); !slices.Equal(heard, []string{"onesaid.early", "said.early"}) {
+			t.Errorf("got %v", heard)
 		}
 		cancel()
-		if err := errors.Join(<-ended, <-ended); err != nil || nc.NumSubscriptions() != before {
-			t.Errorf("it ended with %v, and left %d subscriptions", err, nc.NumSubscriptions()-before)
+		all.Wait()
+		if n := nc.NumSubscriptions() - before; n != 0 {
+			t.Errorf("%d subscriptions are left", n)
 		}
 	})
 }

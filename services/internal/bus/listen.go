@@ -10,21 +10,34 @@ import (
 // listenBuffer is how many messages wait for a slow handler before NATS drops more.
 const listenBuffer = 1024
 
-// Listen handles the messages on a subject, one after another, until ctx ends; then
-// it returns nil, and nothing of it is left. Of several who listen with the same
-// queue one gets each message; without a queue ("") all do.
-func Listen(ctx context.Context, nc *nats.Conn, subject, queue string, handle func(context.Context, *nats.Msg)) error {
+// Subscription keeps the messages on a subject until Run handles them. Make it with
+// Subscribe.
+type Subscription struct {
+	sub      *nats.Subscription
+	messages chan *nats.Msg
+}
+
+// Subscribe makes a subscription, so that nothing is missed that is published before
+// Run. Of several with the same queue one gets each message; without a queue ("") all
+// do.
+func Subscribe(nc *nats.Conn, subject, queue string) (*Subscription, error) {
 	messages := make(chan *nats.Msg, listenBuffer)
 	sub, err := nc.ChanQueueSubscribe(subject, queue, messages)
 	if err != nil {
-		return fmt.Errorf("subscribing to %s: %w", subject, err)
+		return nil, fmt.Errorf("subscribing to %s: %w", subject, err)
 	}
-	defer func() { _ = sub.Unsubscribe() }()
+	return &Subscription{sub, messages}, nil
+}
+
+// Run handles the messages, one after another, until ctx ends; then nothing of the
+// subscription is left.
+func (s *Subscription) Run(ctx context.Context, handle func(context.Context, *nats.Msg)) {
+	defer func() { _ = s.sub.Unsubscribe() }()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case m := <-messages:
+			return
+		case m := <-s.messages:
 			handle(ctx, m)
 		}
 	}
