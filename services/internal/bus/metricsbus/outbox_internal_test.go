@@ -45,7 +45,9 @@ func (q *numbers) Published(_ context.Context, b *metricsv1.Batch) error {
 
 // stream takes batches as the metrics room does, by their ordinals.
 type stream struct {
-	t       *testing.T
+	t *testing.T
+
+	mu      sync.Mutex
 	down    bool
 	last    int64
 	batches int
@@ -53,6 +55,8 @@ type stream struct {
 }
 
 func (s *stream) publish(_ context.Context, b *metricsv1.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.at = time.Now()
 	if b.GetFirst() > s.last+1 {
 		s.t.Errorf("%d follows %d", b.GetFirst(), s.last)
@@ -63,6 +67,13 @@ func (s *stream) publish(_ context.Context, b *metricsv1.Batch) error {
 		return errors.New("it is down")
 	}
 	return nil
+}
+
+// setDown has it refuse what comes, or take it again.
+func (s *stream) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
 }
 
 func outbox(t *testing.T, o Options) (*numbers, *stream, *bytes.Buffer, *Outbox) {
@@ -137,22 +148,26 @@ func TestOutboxRetries(t *testing.T) {
 		go func() { o.Run(ctx); close(ended) }()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		s.mu.Lock()
 		if s.batches < 30 || s.batches > 40 || time.Since(s.at) > longPause {
 			t.Errorf("it tried %d times in a minute, the last time %s ago", s.batches, time.Since(s.at))
 		}
-		s.down = false
+		s.mu.Unlock()
+		s.setDown(false)
 		time.Sleep(longPause)
 		synctest.Wait()
+		q.mu.Lock()
 		if q.taken != 3 {
 			t.Errorf("%d are published", q.taken)
 		}
+		q.mu.Unlock()
 		want := []string{"wait to be counted", "being counted again"}
 		for _, w := range want {
 			if n := strings.Count(log.String(), w); n != 1 {
 				t.Errorf("it said %q %d times", w, n)
 			}
 		}
-		s.down = true
+		s.setDown(true)
 		q.add(1)
 		cancel()
 		<-ended
