@@ -67,6 +67,8 @@ func Rules() []Rule {
 		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
+		// The nouns of Conda do no I/O.
+		{Package: "services/internal/conda", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{"github.com/goccy/go-yaml/..."}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 
 		// What the platform's nouns share, below all of them.
