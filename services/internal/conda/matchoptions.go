@@ -1,0 +1,113 @@
+package conda
+
+import (
+	"strconv"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// maxOptions is more than there are keys.
+const maxOptions = 20
+
+// cutOptions parts what stands in brackets at the end of a specification from the rest,
+// and drops a comment.
+func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
+	at := strings.IndexByte(text, '[')
+	if comment := strings.IndexByte(text, '#'); comment >= 0 && (at < 0 || comment < at) {
+		return strings.TrimSpace(text[:comment]), nil, nil
+	}
+	if at < 0 {
+		return strings.TrimSpace(text), nil, nil
+	}
+	rest, s := strings.TrimSpace(text[:at]), strings.TrimLeft(text[at+1:], " ")
+	for !strings.HasPrefix(s, "]") {
+		key, after, ok := strings.Cut(s, "=")
+		if !ok || len(options) == maxOptions {
+			return "", nil, why("what stands in brackets must be key=value, with commas between")
+		}
+		o := option{key: strings.TrimSpace(key)}
+		if isConditional(o.key) {
+			return "", nil, conditional()
+		}
+		if o.value, s, ok = cutValue(strings.TrimLeft(after, " ")); !ok {
+			return "", nil, why("a bracket or quote is not closed")
+		}
+		options = append(options, o)
+		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, ",") {
+			s = strings.TrimLeft(s[1:], " ")
+		}
+	}
+	after := strings.TrimLeft(s[1:], " ")
+	if after != "" && after[0] != '#' {
+		return "", nil, why("nothing may stand behind the brackets")
+	}
+	return rest, options, nil
+}
+
+// cutValue takes a value from the front: in quotes, or up to a comma, blank or bracket.
+func cutValue(s string) (value, rest string, ok bool) {
+	if s != "" && (s[0] == '\'' || s[0] == '"') {
+		return strings.Cut(s[1:], s[:1])
+	}
+	n := strings.IndexAny(s, ", ]")
+	if n < 0 || strings.ContainsAny(s[:n], `'"`) {
+		return "", "", false
+	}
+	return s[:n], s[n:], true
+}
+
+// isConditional knows the keys of dependencies that hold under a condition, and of
+// extras.
+func isConditional(key string) bool { return key == "when" || key == "extras" || key == "condition" }
+
+// setOption reads one key of the brackets.
+func (m *MatchSpec) setOption(o option) *fault.Error {
+	switch o.key {
+	case "version":
+		return m.setVersion(o.value)
+	case "build":
+		return m.setBuild(o.value)
+	case "build_number":
+		return m.setBuildNumber(o.value)
+	case "channel":
+		return m.setChannel(o.value)
+	case "track_features", "features":
+		m.TrackFeatures = strings.FieldsFunc(o.value, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	case "md5", "sha256":
+		if !isHex(o.value) {
+			return why("the checksum must be in hex")
+		}
+		o.value = strings.ToLower(o.value)
+	}
+	field, ok := map[string]*string{
+		"subdir": &m.Subdir, "fn": &m.FileName, "url": &m.URL, "md5": &m.MD5, "sha256": &m.SHA256,
+		"license": &m.License, "license_family": &m.LicenseFamily,
+	}[o.key]
+	if !ok {
+		return why("the key " + quoted(o.key) + " is not known")
+	}
+	*field = o.value
+	return nil
+}
+
+func (m *MatchSpec) setBuildNumber(s string) *fault.Error {
+	spec, err := ParseVersionSpec(s)
+	if err != nil {
+		return because("the build number cannot be read", err)
+	}
+	m.BuildNumber = spec
+	return nil
+}
+
+func isHex(s string) bool {
+	return leading(strings.ToLower(s), func(c byte) bool { return isDigit(c) || ('a' <= c && c <= 'f') }) == len(s)
+}
+
+// numberVersion is a build number as a version.
+func numberVersion(n uint64) Version {
+	v := Version{text: strconv.FormatUint(n, 10)}
+	v.release = []segment{{{kind: number, text: strings.TrimLeft(v.text, "0")}}}
+	return v
+}

@@ -1,0 +1,190 @@
+package conda
+
+import (
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// ParseMatchSpec reads one specification of one named package: `name`, `name=1.20`,
+// `name >=1.2,<2`, `name=1.20=build`, `name 1.20 build`, with `channel::` or
+// `channel/subdir::` before, `[key=value, …]` behind, and a comment after `#`. Nothing
+// that a tool could take for a path or an option is let through. fault.Invalid
+// otherwise; fault.Unsupported for dependencies that hold under a condition, and extras.
+func ParseMatchSpec(text string) (MatchSpec, error) {
+	m, why := parseMatchSpec(text)
+	if why == nil {
+		return m, nil
+	}
+	if why.Kind == fault.Unsupported {
+		return MatchSpec{}, fault.Unsupported.New("The Conda package specification "+quoted(text)+" "+why.Public, why.Cause)
+	}
+	return MatchSpec{}, fault.Invalid.New(quoted(text)+" is not a Conda package specification: "+why.Public, why.Cause)
+}
+
+func quoted(s string) string { return `"` + clip(strings.ToValidUTF8(s, "?")) + `"` }
+
+// why is what is wrong, for the end of a sentence.
+func why(text string) *fault.Error { return fault.Invalid.New(text, nil) }
+
+func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
+	if len(text) > limits.CondaSpec {
+		return MatchSpec{}, why("it is too long")
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return (r < ' ' && r != '\t') || r > '~' }) {
+		return MatchSpec{}, why("it must be one line of ASCII")
+	}
+	rest, options, err := cutOptions(text)
+	if err != nil {
+		return MatchSpec{}, err
+	}
+	if strings.Contains(rest, ";") || strings.Contains(rest, " if ") {
+		return MatchSpec{}, conditional()
+	}
+	var m MatchSpec
+	if channel, after, ok := cutLast(rest, "::"); ok {
+		if err := m.setChannel(channel); err != nil {
+			return MatchSpec{}, err
+		}
+		rest = after
+	}
+	rest = strings.TrimLeft(rest, " ")
+	n := leading(rest, isNameLetter)
+	m.Name = strings.ToLower(rest[:n])
+	if m.Name == "" || m.Name[0] == '-' || m.Name[0] == '.' {
+		return MatchSpec{}, why("it must begin with the name of a package, of letters, digits, _, . and -")
+	}
+	if err := m.setBody(strings.TrimSpace(rest[n:])); err != nil {
+		return MatchSpec{}, err
+	}
+	for _, o := range options {
+		if err := m.setOption(o); err != nil {
+			return MatchSpec{}, err
+		}
+	}
+	return m, nil
+}
+
+func conditional() *fault.Error {
+	return fault.Unsupported.New("holds under a condition, or asks for extras, which cannot be solved yet", nil)
+}
+
+func isNameLetter(c byte) bool {
+	return isDigit(c) || isLower(c|0x20) || c == '_' || c == '.' || c == '-'
+}
+
+// cutLast cuts at the last sep: a URL before it may hold others.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// setChannel reads what stands before the colons: a channel, and perhaps a subdir.
+func (m *MatchSpec) setChannel(s string) *fault.Error {
+	s = strings.Trim(s, " ")
+	if i := strings.LastIndexByte(s, '/'); i > 0 && isSubdir(s[i+1:]) {
+		s, m.Subdir = s[:i], s[i+1:]
+	}
+	rest := s
+	for _, scheme := range []string{"https://", "http://", "file://"} {
+		rest = strings.TrimPrefix(rest, scheme)
+	}
+	if rest == "" || leading(rest, isChannelLetter) != len(rest) || rest[0] == '-' {
+		return why("what stands before :: is not a channel")
+	}
+	m.Channel = s
+	return nil
+}
+
+func isChannelLetter(c byte) bool {
+	return isNameLetter(c) || strings.IndexByte("/:@+~%", c) >= 0
+}
+
+// isSubdir knows the folders of platforms, e.g. linux-64 and noarch.
+func isSubdir(s string) bool {
+	if s == "noarch" {
+		return true
+	}
+	os, arch, ok := strings.Cut(s, "-")
+	switch os {
+	case "linux", "osx", "win", "freebsd", "zos", "emscripten", "wasi", "unknown":
+		return ok && arch != "" && leading(arch, func(c byte) bool { return isDigit(c) || isLower(c) }) == len(arch)
+	}
+	return false
+}
+
+// setBody reads version and build as they stand behind the name.
+func (m *MatchSpec) setBody(s string) *fault.Error {
+	version, build := cutBuild(s)
+	if build != "" && isFuzzy(version) {
+		// With a build behind, =1.20 is 1.20 exactly.
+		version = version[1:]
+	}
+	if err := m.setVersion(version); err != nil {
+		return err
+	}
+	return m.setBuild(build)
+}
+
+// isFuzzy knows =1.20, which alone is 1.20.*.
+func isFuzzy(version string) bool {
+	return strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==") && !strings.ContainsAny(version, ",|*")
+}
+
+// cutBuild parts `=1.20=build` and `1.20 build`. Blanks also stand between the parts of
+// a version.
+func cutBuild(s string) (version, build string) {
+	for i := 1; i < len(s); i++ {
+		switch {
+		case s[i] == ' ' || s[i] == '\t':
+			after := strings.TrimLeft(s[i:], " \t")
+			if after != "" && !joins(s[i-1]) && !joins(after[0]) {
+				return s[:i], after
+			}
+			// Blanks that join are seen once.
+			i = len(s) - len(after)
+		case s[i] == '=' && !strings.ContainsRune("=<>!~,|( ", rune(s[i-1])):
+			return s[:i], strings.TrimLeft(s[i+1:], " ")
+		}
+	}
+	return s, ""
+}
+
+// joins says whether a version goes on across the blank beside c.
+func joins(c byte) bool { return strings.IndexByte("=<>!~,|()", c) >= 0 }
+
+func (m *MatchSpec) setVersion(s string) *fault.Error {
+	spec, err := ParseVersionSpec(s)
+	if err != nil {
+		return because("the version cannot be read", err)
+	}
+	m.Version = spec
+	return nil
+}
+
+func (m *MatchSpec) setBuild(s string) *fault.Error {
+	isRegex := strings.HasPrefix(s, "^") && strings.HasSuffix(s, "$")
+	if !isRegex && leading(s, isBuildLetter) != len(s) {
+		return why("the build cannot be read")
+	}
+	p, err := ParsePattern(s)
+	if err != nil {
+		return because("the build cannot be read", err)
+	}
+	m.Build = p
+	return nil
+}
+
+func isBuildLetter(c byte) bool { return isNameLetter(c) || c == '+' || c == '*' || c == '!' }
+
+// because adds what a parser of a part says.
+func because(what string, err error) *fault.Error {
+	if e, ok := fault.As(err); ok {
+		return fault.Invalid.New(what+" ("+e.Public+")", e.Cause)
+	}
+	return fault.Invalid.New(what, err)
+}

@@ -1,0 +1,140 @@
+package conda
+
+import (
+	"slices"
+	"strings"
+)
+
+// MatchSpec says which records are wanted (CEP 29): those of a name that fit all that
+// is set. Its parts are immutable, so that a copy may be changed.
+type MatchSpec struct {
+	// Name is lower case, and never empty in one that was parsed.
+	Name    string
+	Version VersionSpec
+	// Build is of the build string. BuildNumber is read as a version of one number.
+	Build       Pattern
+	BuildNumber VersionSpec
+	// Channel is a name or URL, Subdir e.g. "noarch"; "" is any, as below.
+	Channel, Subdir string
+	FileName, URL   string
+	// MD5 and SHA256 are of the artifact, in lower-case hex.
+	MD5, SHA256            string
+	License, LicenseFamily string
+	// TrackFeatures must all be among the record's.
+	TrackFeatures []string
+}
+
+// Match says whether r fits. A record whose version cannot be read fits no bound on it.
+func (m *MatchSpec) Match(r *Record) bool {
+	if m.Name != r.Name {
+		return false
+	}
+	if !m.Version.Any() {
+		v, err := ParseVersion(r.Version)
+		if err != nil || !m.Version.Match(v) {
+			return false
+		}
+	}
+	return m.MatchRest(r)
+}
+
+// MatchRest says whether r fits in all but name and version: whoever holds a
+// specification against many records of few versions judges those once.
+func (m *MatchSpec) MatchRest(r *Record) bool {
+	return m.Build.Match(r.Build) && m.matchNumber(r) &&
+		(m.Channel == "" || SameChannel(m.Channel, r.Channel)) &&
+		same(m.Subdir, r.Subdir) && same(m.FileName, r.FileName) && same(m.URL, r.URL) &&
+		same(m.MD5, r.MD5) && same(m.SHA256, r.SHA256) &&
+		same(m.License, r.License) && same(m.LicenseFamily, r.LicenseFamily) &&
+		!slices.ContainsFunc(m.TrackFeatures, func(f string) bool { return !slices.Contains(r.TrackFeatures, f) })
+}
+
+func (m *MatchSpec) matchNumber(r *Record) bool {
+	return m.BuildNumber.Any() || m.BuildNumber.Match(numberVersion(r.BuildNumber))
+}
+
+func same(want, got string) bool { return want == "" || want == got }
+
+// SameChannel says whether a channel as somebody wrote it is the one that a record
+// names: by its name, its URL, or the name at the end of its URL.
+func SameChannel(want, channel string) bool {
+	want, channel = strings.Trim(want, "/"), strings.TrimRight(channel, "/")
+	if want == channel {
+		return true
+	}
+	long, short := want, channel
+	if len(long) < len(short) {
+		long, short = short, long
+	}
+	return short != "" && strings.Contains(long, "://") && !strings.Contains(short, "://") && strings.HasSuffix(long, "/"+short)
+}
+
+// String is the specification in its shortest form, which ParseMatchSpec reads:
+// `channel/subdir::name version build[key="value"]`.
+func (m MatchSpec) String() string {
+	var out strings.Builder
+	if m.Channel != "" {
+		out.WriteString(m.Channel)
+		if m.Subdir != "" {
+			out.WriteString("/" + m.Subdir)
+		}
+		out.WriteString("::")
+	}
+	out.WriteString(m.Name)
+	version, build := m.Version.String(), m.Build.String()
+	plain := isPlain(version) && isPlain(build)
+	if plain {
+		if version == "" && build != "" {
+			version = "*"
+		}
+		for _, part := range []string{version, build} {
+			if part != "" {
+				out.WriteString(" " + part)
+			}
+		}
+	}
+	writeOptions(&out, m.options(plain))
+	return out.String()
+}
+
+// isPlain says whether a version or build may stand outside the brackets.
+func isPlain(s string) bool { return !strings.ContainsAny(s, " ^$[]\"'#") }
+
+type option struct{ key, value string }
+
+// options are what stands in brackets.
+func (m *MatchSpec) options(plain bool) []option {
+	all := []option{
+		{"build_number", m.BuildNumber.String()},
+		{"fn", m.FileName},
+		{"url", m.URL},
+		{"md5", m.MD5},
+		{"sha256", m.SHA256},
+		{"license", m.License},
+		{"license_family", m.LicenseFamily},
+		{"track_features", strings.Join(m.TrackFeatures, " ")},
+	}
+	if m.Channel == "" {
+		all = append(all, option{"subdir", m.Subdir})
+	}
+	if !plain {
+		all = append(all, option{"version", m.Version.String()}, option{"build", m.Build.String()})
+	}
+	return slices.DeleteFunc(all, func(o option) bool { return o.value == "" })
+}
+
+func writeOptions(out *strings.Builder, options []option) {
+	for i, o := range options {
+		sep, quote := ", ", `"`
+		if i == 0 {
+			sep = "["
+		}
+		if strings.Contains(o.value, quote) {
+			quote = "'"
+		}
+		out.WriteString(sep + o.key + "=" + quote + o.value + quote)
+	}
+	if len(options) > 0 {
+		out.WriteByte(']')
+	}
+}

@@ -1,0 +1,75 @@
+package conda
+
+import (
+	"regexp"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// Pattern is what a text must look like: the text itself, one with * for anything, or
+// a regular expression between ^ and $ (CEP 29). The zero value fits every text.
+type Pattern struct {
+	text string
+	re   *regexp.Regexp
+}
+
+// ParsePattern reads a pattern; "" and "*" fit every text. fault.Invalid otherwise.
+func ParsePattern(text string) (Pattern, error) {
+	if len(text) > limits.CondaPattern {
+		return Pattern{}, fault.Invalid.Newf("A pattern may have %d characters, not %d", limits.CondaPattern, len(text))
+	}
+	if strings.Trim(text, "*") == "" {
+		return Pattern{}, nil
+	}
+	p := Pattern{text: text}
+	if strings.HasPrefix(text, "^") && strings.HasSuffix(text, "$") {
+		re, err := regexp.Compile(text)
+		if err != nil {
+			return Pattern{}, fault.Invalid.New("The regular expression "+clip(text)+" cannot be read", err)
+		}
+		p.re = re
+	}
+	return p, nil
+}
+
+// String is the pattern as written; "" fits every text.
+func (p Pattern) String() string { return p.text }
+
+// Any says whether every text fits.
+func (p Pattern) Any() bool { return p.text == "" }
+
+// Match says whether s fits.
+func (p Pattern) Match(s string) bool {
+	switch {
+	case p.text == "":
+		return true
+	case p.re != nil:
+		return p.re.MatchString(s)
+	}
+	return glob(p.text, s)
+}
+
+// glob matches with * for anything. It goes back to the last star only, so it takes
+// at most len(pattern)*len(s) steps.
+func glob(pattern, s string) bool {
+	star, resume := -1, 0
+	p, i := 0, 0
+	for i < len(s) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, i
+			p++
+		case p < len(pattern) && pattern[p] == s[i]:
+			p++
+			i++
+		case star >= 0:
+			resume++
+			p, i = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

@@ -1,0 +1,245 @@
+package conda
+
+import (
+	"cmp"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// Version is a package's version in Conda's order (CEP 33). It is immutable; the zero
+// value is version 0, without a text.
+type Version struct {
+	text string
+	// epoch is in digits without leading zeros; "" is 0.
+	epoch          string
+	release, local []segment
+}
+
+// segment is what stands between two dots: numbers and words in turn.
+type segment []atom
+
+type atom struct {
+	kind atomKind
+	// text is lower case; a number's has no leading zeros, so that no number is too
+	// large, and 0 is "".
+	text string
+}
+
+// atomKind is in Conda's order: 1.0dev < 1.0a < 1.0 < 1.0post.
+type atomKind uint8
+
+const (
+	dev atomKind = iota
+	word
+	number
+	post
+)
+
+// zero is the number 0, which a missing atom counts as.
+func zero() atom { return atom{kind: number} }
+
+// ParseVersion reads a version as channels write it: an optional epoch and `!`,
+// segments with `.`, `_` or `-` between, an optional `+` and local segments.
+// fault.Invalid otherwise.
+func ParseVersion(text string) (Version, error) {
+	if len(text) > limits.CondaVersion {
+		return Version{}, fault.Invalid.Newf("A version may have %d characters, not %d", limits.CondaVersion, len(text))
+	}
+	v := Version{text: strings.TrimSpace(text)}
+	rest := strings.ToLower(v.text)
+	if epoch, after, ok := strings.Cut(rest, "!"); ok {
+		if epoch == "" || leading(epoch, isDigit) != len(epoch) {
+			return Version{}, badVersion(text, "what stands before ! must be a number")
+		}
+		v.epoch, rest = strings.TrimLeft(epoch, "0"), after
+	}
+	release, local, hasLocal := strings.Cut(rest, "+")
+	var ok bool
+	if v.release, ok = parseSegments(release); !ok {
+		return Version{}, badVersion(text, "it must be letters and digits, with single dots, _ or - between")
+	}
+	if hasLocal {
+		if v.local, ok = parseSegments(local); !ok {
+			return Version{}, badVersion(text, "what stands after + must be letters and digits, with dots between")
+		}
+	}
+	return v, nil
+}
+
+func badVersion(text, why string) error {
+	return fault.Invalid.Newf("%q is not a Conda version: %s", clip(text), why)
+}
+
+// clip keeps a text that is quoted in an error to a readable length.
+func clip(s string) string {
+	const most = 80
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}
+
+// parseSegments cuts at dots, dashes and underscores; an underscore at the very end
+// belongs to the last segment, as OpenSSL's versions had it (1.0.1_).
+func parseSegments(s string) ([]segment, bool) {
+	body := strings.TrimSuffix(s, "_")
+	if body == "" {
+		return nil, false
+	}
+	segments := make([]segment, 0, 1+strings.Count(body, ".")+strings.Count(body, "_")+strings.Count(body, "-"))
+	// A segment of n letters has at most n+1 atoms, so this is never moved.
+	atoms := make([]atom, 0, len(s)+1)
+	for body != "" {
+		n := leading(body, func(c byte) bool { return !isSeparator(c) })
+		from := len(atoms)
+		var ok bool
+		if atoms, ok = appendAtoms(atoms, body[:n]); !ok {
+			return nil, false
+		}
+		segments = append(segments, atoms[from:])
+		if n == len(body) {
+			break
+		}
+		if body = body[n+1:]; body == "" {
+			return nil, false
+		}
+	}
+	last := len(segments) - 1
+	if strings.HasSuffix(s, "_") {
+		segments[last] = append(segments[last], atom{kind: word, text: "_"})
+	}
+	return segments, true
+}
+
+// appendAtoms splits a segment where digits meet letters. One that begins with a
+// letter counts as if it began with 0.
+func appendAtoms(atoms []atom, s string) ([]atom, bool) {
+	if s == "" {
+		return nil, false
+	}
+	if !isDigit(s[0]) {
+		atoms = append(atoms, zero())
+	}
+	for s != "" {
+		if n := leading(s, isDigit); n > 0 {
+			atoms = append(atoms, atom{kind: number, text: strings.TrimLeft(s[:n], "0")})
+			s = s[n:]
+			continue
+		}
+		a, n := cutWord(s)
+		if n == 0 {
+			return nil, false
+		}
+		atoms = append(atoms, a)
+		s = s[n:]
+	}
+	return atoms, true
+}
+
+// cutWord reads letters; dev and post stand for themselves also where more follow.
+func cutWord(s string) (a atom, length int) {
+	switch {
+	case strings.HasPrefix(s, "dev"):
+		return atom{kind: dev}, len("dev")
+	case strings.HasPrefix(s, "post"):
+		return atom{kind: post}, len("post")
+	}
+	n := leading(s, isLower)
+	return atom{kind: word, text: s[:n]}, n
+}
+
+// leading counts the bytes in front that are of a class.
+func leading(s string, is func(byte) bool) int {
+	for i := range len(s) {
+		if !is(s[i]) {
+			return i
+		}
+	}
+	return len(s)
+}
+
+func isDigit(c byte) bool     { return '0' <= c && c <= '9' }
+func isLower(c byte) bool     { return 'a' <= c && c <= 'z' }
+func isSeparator(c byte) bool { return c == '.' || c == '_' || c == '-' }
+
+// String is the version as written.
+func (v Version) String() string { return v.text }
+
+// Compare is -1, 0 or 1 as v is older than, the same as, or newer than w. Versions of
+// different texts may be the same, e.g. 1.0 and 1.0.0.
+func (v Version) Compare(w Version) int {
+	if c := compareDigits(v.epoch, w.epoch); c != 0 {
+		return c
+	}
+	if c := compareSegments(v.release, w.release); c != 0 {
+		return c
+	}
+	return compareSegments(v.local, w.local)
+}
+
+// StartsWith says whether v is prefix, or prefix with more segments behind. Segments
+// count as wholes: 1.1rc1 does not start with 1.1.
+func (v Version) StartsWith(prefix Version) bool {
+	if v.epoch != prefix.epoch {
+		return false
+	}
+	for i, want := range prefix.release {
+		if compareSegment(at(v.release, i), want) != 0 {
+			return false
+		}
+	}
+	return prefix.local == nil || compareSegments(v.local, prefix.local) == 0
+}
+
+func compareSegments(a, b []segment) int {
+	for i := range max(len(a), len(b)) {
+		if c := compareSegment(at(a, i), at(b, i)); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func compareSegment(a, b segment) int {
+	for i := range max(len(a), len(b)) {
+		x, y := zero(), zero()
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if c := compareAtom(x, y); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+func compareAtom(a, b atom) int {
+	switch {
+	case a.kind != b.kind:
+		return cmp.Compare(a.kind, b.kind)
+	case a.kind == number:
+		return compareDigits(a.text, b.text)
+	}
+	return strings.Compare(a.text, b.text)
+}
+
+// compareDigits compares numbers of any size, written without leading zeros.
+func compareDigits(a, b string) int {
+	if c := cmp.Compare(len(a), len(b)); c != 0 {
+		return c
+	}
+	return strings.Compare(a, b)
+}
+
+// at is the segment of that index; beyond the last all are 0.
+func at(s []segment, i int) segment {
+	if i < len(s) {
+		return s[i]
+	}
+	return nil
+}

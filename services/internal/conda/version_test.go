@@ -1,0 +1,59 @@
+package conda_test
+
+import (
+	"strconv"
+	"testing"
+
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/testkit/condadata"
+)
+
+// TestVersionQuestions asks what was asked of rattler, and wants its answers.
+func TestVersionQuestions(t *testing.T) {
+	t.Parallel()
+	wrong := 0
+	for _, q := range condadata.Questions(t) {
+		got := compare(q[1], q[2])
+		if q[0] == "M" {
+			got = match(q[1], q[2])
+		}
+		if got == q[3] {
+			continue
+		}
+		if wrong++; wrong < 40 {
+			t.Errorf("%s %q %q: %s, want %s", q[0], q[1], q[2], got, q[3])
+		}
+	}
+	if wrong > 0 {
+		t.Errorf("%d answers differ", wrong)
+	}
+}
+
+// compare answers as the data do: the order, or E where a version is refused.
+func compare(a, b string) string {
+	v, err := conda.ParseVersion(a)
+	w, err2 := conda.ParseVersion(b)
+	if err != nil || err2 != nil {
+		return "E"
+	}
+	if v.Compare(w) != -w.Compare(v) {
+		return "not symmetric"
+	}
+	return strconv.Itoa(v.Compare(w))
+}
+
+func match(spec, version string) string {
+	s, err := conda.ParseVersionSpec(spec)
+	v, err2 := conda.ParseVersion(version)
+	if err != nil || err2 != nil {
+		return "E"
+	}
+	again, err := conda.ParseVersionSpec(s.String())
+	if err != nil || again.String() != s.String() || again.Match(v) != s.Match(v) {
+		return "not the same when written and read again: " + s.String()
+	}
+	if s.Match(v) {
+		return "1"
+	}
+	return "0"
+}

@@ -1,0 +1,51 @@
+package conda
+
+import (
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// VirtualPackage is a fact about the machine that packages may depend on (CEP 30), e.g.
+// __glibc 2.39 or __archspec 1=x86_64_v3.
+type VirtualPackage struct {
+	// Name begins with two underscores.
+	Name string `json:"name"`
+	// Version is never empty; Build is "0" where it says nothing.
+	Version string `json:"version"`
+	Build   string `json:"build"`
+}
+
+// ParseVirtualPackage reads a value as requests have it: `version` or `version=build`.
+// fault.Invalid otherwise.
+func ParseVirtualPackage(name, value string) (VirtualPackage, error) {
+	p := VirtualPackage{Name: name, Build: "0"}
+	if !strings.HasPrefix(name, "__") || leading(name, isNameLetter) != len(name) || strings.ToLower(name) != name || len(name) > 64 {
+		return VirtualPackage{}, fault.Invalid.Newf("%s is not the name of a virtual package: those begin with __, as __glibc does", quoted(name))
+	}
+	version, build, hasBuild := strings.Cut(value, "=")
+	if _, err := ParseVersion(version); err != nil {
+		return VirtualPackage{}, fault.In(name, err)
+	}
+	p.Version = version
+	if hasBuild {
+		if build == "" || len(build) > 64 || leading(build, isNameLetter) != len(build) {
+			return VirtualPackage{}, fault.Invalid.Newf("%s: the build %s cannot be read", name, quoted(build))
+		}
+		p.Build = build
+	}
+	return p, nil
+}
+
+// String is the package as a request writes its value, behind its name.
+func (p VirtualPackage) String() string {
+	if p.Build == "" || p.Build == "0" {
+		return p.Name + "=" + p.Version
+	}
+	return p.Name + "=" + p.Version + "=" + p.Build
+}
+
+// Record is what a solver sees of it: a record of no channel, without an artifact.
+func (p VirtualPackage) Record() Record {
+	return Record{Name: p.Name, Version: p.Version, Build: p.Build}
+}

@@ -1,0 +1,132 @@
+// Package condadata opens the Conda test data: records of real channels, requests with
+// the answers of reference solvers, and questions about versions. Truth: its
+// testdata/README.md.
+package condadata
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+
+	"slipway.dev/services/internal/conda"
+)
+
+//go:embed testdata
+var files embed.FS
+
+// Repodata is the repodata.json of a channel's subdirectory, e.g. "conda-forge" and
+// "linux-64".
+func Repodata(t testing.TB, channel, subdir string) []byte {
+	t.Helper()
+	return open(t, "repodata/"+channel+"/"+subdir+".json.zst")
+}
+
+// RepodataZst is the same as it is served: compressed.
+func RepodataZst(t testing.TB, channel, subdir string) []byte {
+	t.Helper()
+	return read(t, "repodata/"+channel+"/"+subdir+".json.zst")
+}
+
+// Solve is a request and its answers. The answers are file names in alphabetical order;
+// nil is unsatisfiable.
+type Solve struct {
+	Specs   []string `json:"specs"`
+	Rattler []string `json:"rattler"`
+	Libsolv []string `json:"libsolv"`
+}
+
+// Solves are the requests with their answers.
+func Solves(t testing.TB) []Solve {
+	t.Helper()
+	var out []Solve
+	for line := range bytes.Lines(open(t, "solves.jsonl.zst")) {
+		var s Solve
+		if err := json.Unmarshal(line, &s); err != nil {
+			t.Fatalf("reading the solves: %v", err)
+		}
+		slices.Sort(s.Rattler)
+		slices.Sort(s.Libsolv)
+		out = append(out, s)
+	}
+	return out
+}
+
+// Questions are those about versions: four fields each, the last one the answer.
+func Questions(t testing.TB) [][]string {
+	t.Helper()
+	var out [][]string
+	for line := range strings.Lines(string(open(t, "versions.tsv.zst"))) {
+		out = append(out, strings.Split(strings.TrimSuffix(line, "\n"), "\t"))
+	}
+	return out
+}
+
+// Records are those of a channel's subdirectory by name. The standard decoder reads
+// them: it is slow, and owes nothing to ours.
+func Records(t testing.TB, channel, subdir string) map[string][]conda.Record {
+	t.Helper()
+	var doc struct {
+		Packages map[string]record `json:"packages"`
+		Conda    map[string]record `json:"packages.conda"`
+	}
+	if err := json.Unmarshal(Repodata(t, channel, subdir), &doc); err != nil {
+		t.Fatalf("reading the records of %s/%s: %v", channel, subdir, err)
+	}
+	out := map[string][]conda.Record{}
+	for _, section := range []map[string]record{doc.Packages, doc.Conda} {
+		for file, r := range section {
+			c := r.Record
+			c.TrackFeatures = r.features()
+			c.Channel, c.Subdir, c.FileName = channel, subdir, file
+			c.URL = "https://conda.anaconda.org/" + channel + "/" + subdir + "/" + file
+			out[c.Name] = append(out[c.Name], c)
+		}
+	}
+	return out
+}
+
+// record is one of repodata.json, whose features are a list or one text.
+type record struct {
+	conda.Record
+	Features json.RawMessage `json:"track_features"`
+}
+
+func (r *record) features() []string {
+	var list []string
+	if json.Unmarshal(r.Features, &list) == nil {
+		return list
+	}
+	var text string
+	if json.Unmarshal(r.Features, &text) != nil {
+		return nil
+	}
+	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
+}
+
+func read(t testing.TB, name string) []byte {
+	t.Helper()
+	raw, err := files.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatalf("reading test data: %v", err)
+	}
+	return raw
+}
+
+func open(t testing.TB, name string) []byte {
+	t.Helper()
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		t.Fatalf("opening test data: %v", err)
+	}
+	defer dec.Close()
+	out, err := dec.DecodeAll(read(t, name), nil)
+	if err != nil {
+		t.Fatalf("opening %s: %v", name, err)
+	}
+	return out
+}
