@@ -1,0 +1,76 @@
+package index
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// Build makes a file of a repodata file (CEP 36), uncompressed, which it reads once and
+// never holds in memory. m says where it is from; when the stream has ended, finish
+// completes it. On an error the file at path stays what it was. fault.Unavailable for a
+// stream that is no repodata, or ends in the middle.
+func Build(path string, r io.Reader, m Meta, finish func(*Meta) error) (Meta, error) {
+	w, err := Create(path)
+	if err != nil {
+		return Meta{}, err
+	}
+	in := &io.LimitedReader{R: r, N: limits.ChannelRepodata + 1}
+	err = scan(in, found{record: w.add, info: func(raw []byte) error { return info(raw, &m) }})
+	if in.N == 0 {
+		err = fmt.Errorf("it has more than %d bytes", int64(limits.ChannelRepodata))
+	}
+	if err != nil {
+		return Meta{}, errors.Join(notRepodata(err), w.Discard())
+	}
+	if err := finish(&m); err != nil {
+		return Meta{}, errors.Join(err, w.Discard())
+	}
+	return w.Commit(m)
+}
+
+// notRepodata says what was wrong with a channel's file.
+func notRepodata(err error) error {
+	if errors.Is(err, errShort) || errors.Is(err, errSyntax) {
+		return fault.Unavailable.New("The channel's list of packages is damaged: "+err.Error(), err)
+	}
+	return err
+}
+
+// info reads what a channel says of itself.
+func info(raw []byte, m *Meta) error {
+	var in struct {
+		BaseURL string `json:"base_url"`
+	}
+	// A base_url of another type is none.
+	if json.Unmarshal(raw, &in) == nil {
+		m.BaseURL = in.BaseURL
+	}
+	_, err := artifacts("https://channel.invalid/linux-64/", m.BaseURL)
+	return err
+}
+
+// artifacts is the URL of the folder that holds the artifacts, with a slash at its end.
+// A channel may name another, but none with a login, and none of another scheme than
+// the web's.
+func artifacts(folder, base string) (string, error) {
+	at, err := url.Parse(folder)
+	if err != nil {
+		return "", errors.New("the channel's URL is malformed")
+	}
+	rel, err := url.Parse(base)
+	if err != nil || len(base) > limits.URL {
+		return "", errors.New("the base_url of the channel is malformed")
+	}
+	to := at.ResolveReference(rel)
+	if to.Scheme != at.Scheme && to.Scheme != "https" || to.Host == "" || to.User != nil || to.RawQuery != "" || to.Fragment != "" {
+		return "", errors.New("the base_url of the channel is none that can be used")
+	}
+	return strings.TrimSuffix(to.String(), "/") + "/", nil
+}

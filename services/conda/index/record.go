@@ -1,0 +1,228 @@
+package index
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/limits"
+)
+
+// facts are the members of a record, as written, that decide whether it is one.
+type facts struct{ name, version, build []byte }
+
+// take is told each member.
+func (f *facts) take(key, v []byte) {
+	switch string(key) {
+	case "name":
+		f.name = v
+	case "version":
+		f.version = v
+	case "build":
+		f.build = v
+	}
+}
+
+// isRecord is false of what nothing could be done with: whose name, version, build or
+// file name would not stand in a URL, a lock or a path.
+func (f *facts) isRecord(fileName, raw []byte) bool {
+	return isWord(fileName) && isWord(unquoted(f.name)) && isWord(unquoted(f.version)) && isWord(unquoted(f.build)) &&
+		(bytes.IndexByte(raw, '\\') < 0 || json.Valid(raw))
+}
+
+// unquoted is the inside of a string without escapes; nil of anything else.
+func unquoted(v []byte) []byte {
+	if len(v) < 2 || v[0] != '"' || bytes.IndexByte(v, '\\') >= 0 {
+		return nil
+	}
+	return v[1 : len(v)-1]
+}
+
+// isWord says whether b is made of the characters of which names, versions, builds and
+// file names are made (CEP 26, CEP 33, CEP 36).
+func isWord(b []byte) bool {
+	if len(b) == 0 || len(b) > limits.ChannelWord || b[0] == '.' || b[0] == '-' {
+		return false
+	}
+	for _, c := range b {
+		switch {
+		case c >= 'a' && c <= 'z', c >= '0' && c <= '9', c >= 'A' && c <= 'Z':
+		case c == '.', c == '_', c == '-', c == '+', c == '!', c == '~':
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// records decodes the entries of one name.
+type records struct {
+	x       *Index
+	records []conda.Record
+	// at is where the record of a file name without its ending stands.
+	at map[string]int
+}
+
+func newRecords(x *Index) *records { return &records{x: x, at: map[string]int{}} }
+
+// add decodes one entry.
+func (l *records) add(fileName, raw []byte) error {
+	r, err := decode(raw)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDamaged, err)
+	}
+	r.FileName = string(fileName)
+	l.place(r)
+	return nil
+}
+
+// place adds a record, or lets the ".conda" take the place of its older twin.
+func (l *records) place(r conda.Record) {
+	r.Channel, r.Subdir, r.URL = l.x.place.Channel, l.x.place.Subdir, l.x.base+url.PathEscape(r.FileName)
+	stem := strings.TrimSuffix(strings.TrimSuffix(r.FileName, ".conda"), ".tar.bz2")
+	if i, twin := l.at[stem]; twin {
+		if strings.HasSuffix(r.FileName, ".conda") {
+			l.records[i] = r
+		}
+		return
+	}
+	l.at[stem] = len(l.records)
+	l.records = append(l.records, r)
+}
+
+// decode reads one record. Members of another type than CEP 36 says are taken for
+// absent.
+func decode(raw []byte) (r conda.Record, err error) {
+	if _, err = object(raw, 0, maxDepth, func(key, v []byte) { set(&r, string(key), v) }); err != nil {
+		return conda.Record{}, err
+	}
+	r.Name = strings.ToLower(r.Name)
+	return r, nil
+}
+
+// set takes over one member.
+func set(r *conda.Record, key string, v []byte) {
+	switch key {
+	case "name":
+		r.Name = text(v)
+	case "version":
+		r.Version = text(v)
+	case "build":
+		r.Build = text(v)
+	case "build_number":
+		r.BuildNumber = uint64(max(number(v), 0))
+	case "depends":
+		r.Depends = texts(v)
+	case "constrains":
+		r.Constrains = texts(v)
+	case "track_features":
+		r.TrackFeatures = features(v)
+	case "noarch":
+		r.NoArch = noarch(v)
+	case "python_site_packages_path":
+		r.PythonSitePackagesPath = text(v)
+	case "timestamp":
+		r.Timestamp = milliseconds(number(v))
+	case "size":
+		r.Size = max(number(v), 0)
+	case "sha256":
+		r.SHA256 = hash(v, 64)
+	case "md5":
+		r.MD5 = hash(v, 32)
+	case "license":
+		r.License = text(v)
+	case "license_family":
+		r.LicenseFamily = text(v)
+	}
+}
+
+// text is a string's; "" of anything else.
+func text(v []byte) string {
+	if len(v) < 2 || v[0] != '"' {
+		return ""
+	}
+	if bytes.IndexByte(v, '\\') < 0 && utf8.Valid(v) {
+		return string(v[1 : len(v)-1])
+	}
+	var s string
+	if json.Unmarshal(v, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// texts are those of a list of strings; nil of anything else.
+func texts(v []byte) []string {
+	if v[0] != '[' || len(v) == 2 {
+		return nil
+	}
+	out := make([]string, 0, 1+bytes.Count(v, []byte{','}))
+	_, err := array(v, 0, maxDepth, func(e []byte) {
+		if s := text(e); s != "" {
+			out = append(out, s)
+		}
+	})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+// features are a list, or one string with commas or spaces.
+func features(v []byte) []string {
+	if v[0] == '[' {
+		return texts(v)
+	}
+	return strings.FieldsFunc(text(v), func(c rune) bool { return c == ',' || c == ' ' })
+}
+
+// noarch is a kind, or true, which was "generic" once.
+func noarch(v []byte) string {
+	switch s := text(v); {
+	case s == "python", s == "generic":
+		return s
+	case s != "", string(v) == "true":
+		return "generic"
+	}
+	return ""
+}
+
+// number is a whole number's; 0 of anything else.
+func number(v []byte) int64 {
+	n, err := strconv.ParseInt(string(v), 10, 64)
+	if err == nil {
+		return n
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || math.Abs(f) > 1<<53 {
+		return 0
+	}
+	return int64(f)
+}
+
+// milliseconds reads a timestamp, which old records have in seconds.
+func milliseconds(n int64) int64 {
+	const year9999 = 253402300799
+	switch {
+	case n < 0:
+		return 0
+	case n <= year9999:
+		return n * 1000
+	}
+	return n
+}
+
+// hash is a digest in hex of that many digits, in lower case; "" of anything else.
+func hash(v []byte, digits int) string {
+	s := strings.ToLower(text(v))
+	if len(s) != digits || strings.Trim(s, "0123456789abcdef") != "" {
+		return ""
+	}
+	return s
+}
