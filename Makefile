@@ -5,6 +5,8 @@ COMMIT    := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 PACKAGES  := ./proto/... ./gateway/... ./services/...
 LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
+# Anything, to run what e2e starts under the race detector (needs a C compiler).
+RACE      ?=
 # The daemon's version is the one in services/tools; it only says it.
 BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
 
@@ -38,8 +40,12 @@ test: ## Run the tests that need nothing installed
 	go vet $(PACKAGES)
 	go test -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
 
-e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; see services/e2e)
-	SLIPWAY_TEST_REAL=1 go test -p 1 -timeout 70m $(TESTFLAGS) ./gateway/... ./services/...
+# The packages two at a time; then the program alone, whose tests mostly wait for it.
+e2e: export SLIPWAY_TEST_REAL := 1
+e2e: export SLIPWAY_TEST_RACE := $(RACE)
+e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; RACE=1; see services/e2e)
+	go test -p 2 -timeout 30m $(if $(RACE),-race) $(TESTFLAGS) $$(go list ./gateway/... ./services/... | grep -v /services/e2e$$)
+	go test -p 2 -parallel 4 -timeout 60m $(TESTFLAGS) ./services/e2e
 
 bench: build builder ## Measure against peers; prints JSON and a table
 	go run ./services/bench

@@ -98,7 +98,7 @@ var (
 func TestMemoryBudget(t *testing.T) {
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64"))
-	p := oneProcess(t, common(t, []string{up.Host}, settings{thisProgram: withoutRace(t), "memory_limit": budget, "limit_requests_anonymous": "0"}))
+	p := oneProcess(t, common(t, []string{up.Host}, settings{thisProgram: plain(), "memory_limit": budget, "limit_requests_anonymous": "0"}))
 	for name, w := range worst(t) {
 		before := p.procs[0].processor()
 		var all sync.WaitGroup

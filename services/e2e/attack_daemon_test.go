@@ -67,7 +67,7 @@ func TestAttackGrowthInDaemon(t *testing.T) {
 	if s := p.finished(t, p.order(recipe("FROM "+base, "RUN echo afterwards"), user...)); s["succeeded"] != true {
 		t.Errorf("the build after it ends as %v", s)
 	}
-	if peak := p.procs[0].peak(); peak > max(budgetPeak, memoryBound()) {
+	if peak := p.procs[0].peak(); peak > max(budgetPeak, p.procs[0].memoryBound()) {
 		t.Errorf("the program has taken %d MiB", peak>>20)
 	}
 	t.Logf("the program's peak is %d MiB", p.procs[0].peak()>>20)
@@ -104,7 +104,7 @@ func TestAttackEndlessLog(t *testing.T) {
 	}
 	peak := p.procs[0].peak()
 	daemon := peakOf(t, daemonOf(t, p.procs[0]).pid)
-	if peak > max(memory, memoryBound()) || daemon > memory {
+	if peak > max(memory, p.procs[0].memoryBound()) || daemon > memory {
 		t.Errorf("the program has taken %d MiB, the daemon %d MiB", peak>>20, daemon>>20)
 	}
 	if log := p.buildLog(answer); !strings.Contains(log, "left out: the log is too long") || len(log) > 16<<20 {

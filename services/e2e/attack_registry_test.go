@@ -79,7 +79,7 @@ func TestAttackHostileRegistry(t *testing.T) {
 	up := httptest.NewServer(newHostile())
 	t.Cleanup(up.Close)
 	host := strings.TrimPrefix(up.URL, "http://")
-	open := settings{thisProgram: withoutRace(t), "limit_pulls_anonymous": "0", "limit_pulls_user": "0"}
+	open := settings{thisProgram: plain(), "limit_pulls_anonymous": "0", "limit_pulls_user": "0"}
 	eachShape(t, []string{host}, open, func(t *testing.T, p *program) {
 		before := map[*process]int64{}
 		for _, proc := range p.procs {

@@ -11,6 +11,7 @@ import (
 // TestOurLoginIsForOurImagesAlone has strangers and users try to read and write, by
 // way of a build, what the service's own login opens beside its build repository.
 func TestOurLoginIsForOurImagesAlone(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	for name, auth := range map[string]testkit.Auth{"password": testkit.Basic, "token": testkit.Bearer} {
 		t.Run(name, func(t *testing.T) {
@@ -75,6 +76,7 @@ func spellings(host string) []string {
 
 // TestTheStoreIsNotForBuilds names the embedded image store, where a build may.
 func TestTheStoreIsNotForBuilds(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	open := testkit.NewRegistry(t, testkit.Open)
 	store := "127.0.0.1:" + testkit.FreePort(t)
@@ -108,6 +110,7 @@ func TestTheStoreIsNotForBuilds(t *testing.T) {
 // TestALoginIsForItsPathAlone keeps a login for a path of a registry, and builds from
 // there, and from beside it.
 func TestALoginIsForItsPathAlone(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	private, open := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Open)
 	logins := dockerConfig(t, map[string]string{private.Host + "/team": testkit.User + ":" + testkit.Password})

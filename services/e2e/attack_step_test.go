@@ -188,6 +188,7 @@ func listens(name string) string {
 
 // TestStepsAreCachedFromEverySlot makes two images at once, and their steps again.
 func TestStepsAreCachedFromEverySlot(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))

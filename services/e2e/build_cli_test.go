@@ -13,6 +13,7 @@ import (
 
 // TestCommandLineBuilds makes images from the command line and pulls them.
 func TestCommandLineBuilds(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		channel, mamba, base := condaWorld(t, up)

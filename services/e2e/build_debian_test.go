@@ -57,6 +57,7 @@ func aptSource(t testing.TB) (url string) {
 // TestBuildOnDebian installs a package by way of the builds' proxy in one stage,
 // takes it over into another, and runs what was made.
 func TestBuildOnDebian(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	p := oneProcess(t, common(t, []string{up.Host}, nil))

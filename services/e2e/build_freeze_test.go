@@ -16,6 +16,7 @@ import (
 // TestBuildFrozen pushes an image, with what its request adds, to a user's own
 // repository, and pulls it from there without us.
 func TestBuildFrozen(t *testing.T) {
+	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
 	logins := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
 	eachBuildShape(t, []string{up.Host, own.Host}, logins, func(t *testing.T, p *program) {

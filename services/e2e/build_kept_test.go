@@ -14,6 +14,7 @@ import (
 // TestBuiltImageIsKept ends the process that has everything embedded, in order
 // and with kill -9: what was built stays, under its name and its digest.
 func TestBuiltImageIsKept(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	p := oneProcess(t, common(t, []string{up.Host}, nil))

@@ -33,7 +33,7 @@ func TestBuildLogOf200MB(t *testing.T) {
 		for _, proc := range p.procs {
 			used := proc.peak()
 			t.Logf("%s: %d MB at most", proc.name, used>>20)
-			if used > memoryBound() {
+			if used > proc.memoryBound() {
 				t.Errorf("%s took %d MB", proc.name, used>>20)
 			}
 		}

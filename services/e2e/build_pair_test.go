@@ -59,6 +59,7 @@ func buildkitd(t testing.TB, plain string) (address string) {
 // TestBuildForTwoPlatforms wants two builds, one index and one name of a request,
 // from a daemon that runs elsewhere.
 func TestBuildForTwoPlatforms(t *testing.T) {
+	t.Parallel()
 	needBuilds(t)
 	store := "127.0.0.1:" + testkit.FreePort(t)
 	p := oneProcess(t, common(t, nil, settings{"store_addr": store, "buildkit_addr": buildkitd(t, store)}))

@@ -46,6 +46,7 @@ func TestNoSifWithoutItsProgram(t *testing.T) {
 
 // TestSifOfConda makes a Singularity image of Conda packages.
 func TestSifOfConda(t *testing.T) {
+	t.Parallel()
 	needSif(t)
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
@@ -76,6 +77,7 @@ func TestSifOfConda(t *testing.T) {
 // TestSifOfABuild builds an image whose layers delete, replace and add again, and
 // makes a Singularity image of it.
 func TestSifOfABuild(t *testing.T) {
+	t.Parallel()
 	needSif(t)
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
@@ -104,6 +106,7 @@ func TestSifOfABuild(t *testing.T) {
 // TestSifDenied is refused by the registry, with the caller's own login: nothing was
 // made, nothing is there.
 func TestSifDenied(t *testing.T) {
+	t.Parallel()
 	needSif(t)
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":wrong"})}

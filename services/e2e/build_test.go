@@ -4,9 +4,9 @@ import (
 	"bufio"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -17,8 +17,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// needBuilds skips where no build may be started, and makes buildkitd of the
-// tools module, next to our own binaries.
+// needBuilds skips where no build may be started, and puts what `make builder` has
+// made next to our own binaries.
 func needBuilds(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
@@ -27,24 +27,27 @@ func needBuilds(t testing.TB) {
 	if os.Getuid() != 0 {
 		t.Fatal("builds need root")
 	}
-	if err := buildDaemon(); err != nil {
+	if err := linkDaemon(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-var buildDaemon = sync.OnceValue(func() error {
-	build := exec.Command("go", "build", "-C", "../tools", "-o", binaries+"/", "-ldflags", "-s -w", "github.com/moby/buildkit/cmd/buildkitd")
-	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building buildkitd: %w\n%s", err, out)
+var linkDaemon = sync.OnceValue(func() error {
+	made, err := filepath.Abs("../../bin")
+	if err != nil {
+		return err
 	}
-	// The machine's own runc may be too old: `make builder` has then made one.
-	if made, err := filepath.Abs("../../bin/runc"); err == nil {
-		if _, err := os.Stat(made); err == nil {
-			return os.Symlink(made, filepath.Join(binaries, "runc"))
+	for _, name := range []string{"buildkitd", "runc"} {
+		switch _, err := os.Stat(filepath.Join(made, name)); {
+		case err == nil:
+			if err := os.Symlink(filepath.Join(made, name), filepath.Join(binaries, name)); err != nil {
+				return err
+			}
+		case name == "buildkitd":
+			return fmt.Errorf("`make builder` has to make it first: %w", err)
 		}
 	}
-	return nil
+	return nil // without bin/runc the machine's is used
 })
 
 // eachBuildShape is eachShape with somewhere to push to: the embedded store, or a
@@ -52,24 +55,24 @@ var buildDaemon = sync.OnceValue(func() error {
 func eachBuildShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
 	needBuilds(t)
-	t.Run("one process", func(t *testing.T) {
-		t.Parallel()
-		scenario(t, oneProcess(t, common(t, plain, more)))
-	})
-	t.Run("process per role", func(t *testing.T) {
-		p, _ := buildersPerRole(t, plain, more)
-		scenario(t, p)
-	})
+	eachCopyShape(t, plain, more, scenario)
 }
 
 // buildersPerRole is processPerRole with two builders, and where they push to.
-func buildersPerRole(t testing.TB, plain []string, more settings) (*program, *testkit.Registry) {
+func buildersPerRole(t testing.TB, s settings) (*program, *testkit.Registry) {
 	t.Helper()
 	images := testkit.NewRegistry(t, testkit.Basic)
-	s := common(t, append(plain, images.Host), more)
-	s["build_repository"] = images.Host + "/slipway/builds"
-	s["registry_auth_file"] = dockerConfig(t, map[string]string{images.Host: testkit.User + ":" + testkit.Password})
-	return processPerRole(t, s), images
+	return processPerRole(t, pushingTo(t, images, s)), images
+}
+
+// pushingTo are the settings of workers that push to a registry of their own.
+func pushingTo(t testing.TB, images *testkit.Registry, s settings) settings {
+	t.Helper()
+	out := maps.Clone(s)
+	out["insecure_registries"] = strings.TrimPrefix(s["insecure_registries"]+","+images.Host, ",")
+	out["build_repository"] = images.Host + "/slipway/builds"
+	out["registry_auth_file"] = dockerConfig(t, map[string]string{images.Host: testkit.User + ":" + testkit.Password})
+	return out
 }
 
 // recipe is a request for what a Dockerfile makes.
@@ -112,6 +115,7 @@ func (p *program) finished(t testing.TB, answer map[string]any) map[string]any {
 var buildID = regexp.MustCompile(`^[0-9a-f]{16}_[1-9][0-9]*$`)
 
 func TestBuildDockerfile(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		base := up.Push(t, "base/busybox:1", busybox(t, true))
@@ -155,6 +159,7 @@ func TestBuildDockerfile(t *testing.T) {
 }
 
 func TestBuildThatFails(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, settings{"build_memory": "256MiB", "build_timeout_anonymous": "20s"}, func(t *testing.T, p *program) {
 		base := up.Push(t, "base/busybox:1", busybox(t, true))
@@ -234,6 +239,7 @@ func (p *program) events(t testing.TB, host, id, after string, n int) []event {
 }
 
 func TestBuildEventsResume(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		base := up.Push(t, "base/busybox:1", busybox(t, true))

@@ -100,6 +100,7 @@ func manifest(target string) string {
 // TestPullThatIsCut lets a pull end while it waits, as a proxy ends connections
 // that are silent: the build goes on, and the next pull goes on waiting.
 func TestPullThatIsCut(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		g := newGate(t)
@@ -175,6 +176,7 @@ func (p *program) background(t testing.TB, args ...string) (cmd *exec.Cmd, out, 
 // TestCommandLineIsInterrupted sends Ctrl-C to who waits for a build, and comes
 // back to it with what was printed.
 func TestCommandLineIsInterrupted(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		g := newGate(t)

@@ -279,17 +279,17 @@ func TestClientsPullOneGigabyte(t *testing.T) {
 		for _, proc := range p.procs {
 			used := proc.peak()
 			t.Logf("%s: %d MB at most", proc.name, used>>20)
-			if used > memoryBound() {
+			if used > proc.memoryBound() {
 				t.Errorf("%s took %d MB", proc.name, used>>20)
 			}
 		}
 	})
 }
 
-// memoryBound is how much memory a process may take at most, in bytes; the race
+// memoryBound is how much memory the process may take at most, in bytes; the race
 // detector takes several times as much.
-func memoryBound() int64 {
-	if os.Getenv("SLIPWAY_TEST_RACE") != "" {
+func (p *process) memoryBound() int64 {
+	if p.program() == instrumented() {
 		return 1 << 30
 	}
 	return 256 << 20

@@ -68,6 +68,7 @@ func condaWorld(t testing.TB, up *testkit.Registry) (channel, mamba, base string
 }
 
 func TestBuildConda(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	eachBuildShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		channel, mamba, base := condaWorld(t, up)

@@ -98,6 +98,7 @@ func TestBuildsGetTheirShareOfTheProcessors(t *testing.T) {
 
 // TestTenancy lets others try to get what a user has built from a private base.
 func TestTenancy(t *testing.T) {
+	t.Parallel()
 	private := testkit.NewRegistry(t, testkit.Basic)
 	open := testkit.NewRegistry(t, testkit.Open)
 	logins := dockerConfig(t, map[string]string{private.Host: testkit.User + ":" + testkit.Password})

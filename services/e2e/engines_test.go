@@ -51,12 +51,12 @@ func output(t testing.TB, home string, args ...string) string {
 	return out.String()
 }
 
-// buildTools makes crane and regctl of the tools module, next to our own
-// binaries.
+// buildTools makes crane and regctl of the tools module, next to our own binaries, as
+// `make builder` makes its own: what they share is compiled.
 var buildTools = sync.OnceValue(func() error {
-	build := exec.Command("go", "build", "-C", "../tools", "-o", binaries+"/",
+	build := exec.Command("go", "build", "-C", "../tools", "-trimpath", "-ldflags", "-s -w", "-o", binaries+"/",
 		"github.com/google/go-containerregistry/cmd/crane", "github.com/regclient/regclient/cmd/regctl")
-	build.Env = append(os.Environ(), "GOWORK=off")
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building crane and regctl: %w\n%s", err, out)
 	}

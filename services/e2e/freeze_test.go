@@ -19,16 +19,10 @@ func frozen(image, repository string, config map[string]any) map[string]any {
 // eachCopyShape is eachShape with workers; these need no BuildKit.
 func eachCopyShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
-	t.Run("one process", func(t *testing.T) {
-		t.Parallel()
-		scenario(t, oneProcess(t, common(t, plain, more)))
-	})
-	if testkit.Real() {
-		t.Run("process per role", func(t *testing.T) {
-			p, _ := buildersPerRole(t, plain, more)
-			scenario(t, p)
-		})
-	}
+	inEach(t, common(t, plain, more), func(t testing.TB, s settings) *program {
+		p, _ := buildersPerRole(t, s)
+		return p
+	}, scenario)
 }
 
 // logOf is what a build has printed.

@@ -70,22 +70,13 @@ func TestGeneratedClients(t *testing.T) {
 	}
 	up := testkit.NewRegistry(t, testkit.Basic)
 	image := up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
-	plain, more := []string{up.Host}, settings{"master_key_file": newMasterKey(t)}
 	clients := generateClients(t)
-	drive := func(t *testing.T, p *program) {
-		t.Helper()
+	// With workers: the calls about builds need their role.
+	eachCopyShape(t, []string{up.Host}, settings{"master_key_file": newMasterKey(t)}, func(t *testing.T, p *program) {
 		goRun(t, clients, []string{
 			"SERVER=" + p.url, "TOKEN=" + p.token, "IMAGE=" + image,
 			"REGISTRY=" + up.Host, "USERNAME=" + testkit.User, "PASSWORD=" + testkit.Password,
 		}, "test", "-count=1", ".")
-	}
-	t.Run("one process", func(t *testing.T) {
-		t.Parallel()
-		drive(t, oneProcess(t, common(t, plain, more)))
-	})
-	t.Run("process per role", func(t *testing.T) {
-		p, _ := buildersPerRole(t, plain, more) // the calls about builds need their role
-		drive(t, p)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,7 +22,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// binaries are built once for all tests, by TestMain.
+// binaries is the folder of what is built once for all tests, by TestMain.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -31,52 +30,68 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
-	build := exec.Command("go", "build", "-o", dir+"/", "slipway.dev/services/cmd/slipwayd", "slipway.dev/services/cmd/slipway")
-	if os.Getenv("SLIPWAY_TEST_RACE") != "" {
-		build.Args = slices.Insert(build.Args, 2, "-race")
-	}
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building the program: %v\n%s", err, out)
-		os.Exit(1)
-	}
-	// As `make build` makes it: it starts anew for each step.
-	runtime := exec.Command("go", "build", "-o", dir+"/", "slipway.dev/services/cmd/slipway-runc")
-	runtime.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := runtime.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building slipway-runc: %v\n%s", err, out)
-		os.Exit(1)
-	}
 	binaries = dir
+	if err := buildPrograms(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 
-// thisProgram is the setting of tests that run another slipwayd than TestMain's.
-const thisProgram = "THIS_PROGRAM"
-
-// withoutRace is a slipwayd without the race detector, for tests that hold all of its
-// memory or time against a bound. It is built when the first one asks.
-func withoutRace(t testing.TB) string {
-	t.Helper()
-	path, err := buildWithoutRace()
-	if err != nil {
-		t.Fatal(err)
+func buildPrograms() error {
+	const cmd = "slipway.dev/services/cmd/"
+	if err := goBuild(nil, "-o", binaries+"/", cmd+"slipwayd", cmd+"slipway"); err != nil {
+		return err
 	}
-	return path
+	// As `make builder` makes it: it starts anew for each step.
+	if err := goBuild([]string{"CGO_ENABLED=0"}, "-o", binaries+"/", "-trimpath", "-ldflags", "-s -w", cmd+"slipway-runc"); err != nil {
+		return err
+	}
+	if !racing() {
+		return nil
+	}
+	if err := goBuild([]string{"CGO_ENABLED=1"}, "-race", "-o", instrumented(), cmd+"slipwayd"); err != nil {
+		return err
+	}
+	// What it looks for beside itself is there too.
+	for _, name := range []string{"slipway-runc", "buildkitd", "runc"} {
+		if err := os.Symlink(filepath.Join("..", name), filepath.Join(filepath.Dir(instrumented()), name)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-var buildWithoutRace = sync.OnceValues(func() (string, error) {
-	if os.Getenv("SLIPWAY_TEST_RACE") == "" {
-		return filepath.Join(binaries, "slipwayd"), nil
+func goBuild(environ []string, args ...string) error {
+	cmd := exec.Command("go", append([]string{"build"}, args...)...)
+	cmd.Env = append(os.Environ(), environ...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
-	path := filepath.Join(binaries, "norace", "slipwayd")
-	out, err := exec.Command("go", "build", "-o", path, "slipway.dev/services/cmd/slipwayd").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("building the program: %w\n%s", err, out)
-	}
-	return path, err
-})
+	return nil
+}
+
+// racing says whether programs run under the race detector, where nothing else is
+// said: it is set by `make e2e RACE=1`.
+func racing() bool { return os.Getenv("SLIPWAY_TEST_RACE") != "" }
+
+// plain is slipwayd as it is shipped, instrumented the one under the race detector.
+func plain() string        { return filepath.Join(binaries, "slipwayd") }
+func instrumented() string { return filepath.Join(binaries, "race", "slipwayd") }
+
+// thisProgram is the setting of tests that run the plain slipwayd in any case: those
+// that hold its memory or time against a bound, and those that have run the same
+// scenario under the race detector in another shape.
+const thisProgram = "THIS_PROGRAM"
+
+// unraced are the settings, with the plain program.
+func unraced(s settings) settings {
+	out := settings{thisProgram: plain()}
+	maps.Copy(out, s)
+	return out
+}
 
 // settings are SLIPWAY_ variables by key, in lower case; those in upper case are as
 // they are.
@@ -118,7 +133,7 @@ func (p *process) start() {
 func (p *process) launch() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cmd = exec.Command(cmp.Or(p.env[thisProgram], filepath.Join(binaries, "slipwayd")), append([]string{"serve"}, p.args...)...)
+	p.cmd = exec.Command(p.program(), append([]string{"serve"}, p.args...)...)
 	p.cmd.Env = p.env.environ()
 	if p.logs == nil {
 		p.logs = &bytes.Buffer{}
@@ -131,6 +146,13 @@ func (p *process) launch() error {
 	p.mu.Unlock()
 	defer p.mu.Lock()
 	return within(2*time.Minute, func() error { return get(p.admin + "/readyz") })
+}
+
+func (p *process) program() string {
+	if racing() {
+		return cmp.Or(p.env[thisProgram], instrumented())
+	}
+	return plain()
 }
 
 type lockedWriter struct {
@@ -246,13 +268,21 @@ func common(t testing.TB, plain []string, more settings) settings {
 // registries that are spoken to in http.
 func eachShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
+	inEach(t, common(t, plain, more), processPerRole, scenario)
+}
+
+// inEach runs a scenario in one process, and, with real servers, in what perRole
+// starts: without the race detector, which has seen the same code in the former, and
+// would make starting a dozen processes longer than the scenario.
+func inEach(t *testing.T, s settings, perRole func(testing.TB, settings) *program, scenario func(t *testing.T, p *program)) {
+	t.Helper()
 	t.Run("one process", func(t *testing.T) {
 		t.Parallel()
-		scenario(t, oneProcess(t, common(t, plain, more)))
+		scenario(t, oneProcess(t, s))
 	})
 	if testkit.Real() {
 		t.Run("process per role", func(t *testing.T) {
-			scenario(t, processPerRole(t, common(t, plain, more)))
+			scenario(t, perRole(t, unraced(s)))
 		})
 	}
 }

@@ -181,6 +181,7 @@ func differs(dir, path string, h *tar.Header, content io.Reader) string {
 
 // TestSifOfAnImage makes a Singularity image of a Debian, twice, on two servers.
 func TestSifOfAnImage(t *testing.T) {
+	t.Parallel()
 	needSif(t)
 	own := testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}

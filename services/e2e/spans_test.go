@@ -160,6 +160,7 @@ func TestTracesGoFromGatewayToUpstream(t *testing.T) {
 // TestTraceOfABuild follows a request through NATS to the worker's push and back,
 // and a pull to the build that it waits for.
 func TestTraceOfABuild(t *testing.T) {
+	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	r := newReceiver(t)
 	eachBuildShape(t, []string{up.Host}, r.settings(), func(t *testing.T, p *program) {

@@ -175,6 +175,7 @@ func TestUsageSwitchedOff(t *testing.T) {
 
 // TestUsageOfBuilds counts admissions: not what is there already, nor what joins.
 func TestUsageOfBuilds(t *testing.T) {
+	t.Parallel()
 	eachBuildShape(t, nil, usageAccounts(t), func(t *testing.T, p *program) {
 		ada := p.asUser("ada", "ada@example.org")
 		for _, lines := range []string{"RUN_1", "RUN_2", "RUN_2"} {
