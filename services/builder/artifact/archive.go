@@ -1,0 +1,179 @@
+package artifact
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"compress/bzip2"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// openZip finds the two archives of a .conda. Members of other names are for
+// later versions of the format.
+func (a *Artifact) openZip() error {
+	z, err := zip.NewReader(&budget{in: a.in, left: limits.ArtifactDirectory}, a.size)
+	if err != nil {
+		return fault.Invalid.New("it is no zip archive, or one with a directory of more than a MiB", err)
+	}
+	for _, f := range z.File {
+		into := &a.content
+		switch {
+		case !strings.HasSuffix(f.Name, ".tar.zst"):
+			continue
+		case strings.HasPrefix(f.Name, "info-"):
+			into = &a.info
+		case !strings.HasPrefix(f.Name, "pkg-"):
+			continue
+		}
+		if *into != nil {
+			return bad("it has two archives of the kind of %s", clip(f.Name))
+		}
+		if *into, err = a.member(f); err != nil {
+			return err
+		}
+	}
+	if a.info == nil {
+		return bad("it has no info-….tar.zst")
+	}
+	return nil
+}
+
+// budget lets the directory of a zip be read, and no more: it may claim any
+// length.
+type budget struct {
+	in   io.ReaderAt
+	left int64
+}
+
+var errDirectory = errors.New("the directory is too long")
+
+func (b *budget) ReadAt(p []byte, at int64) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, errDirectory
+	}
+	return b.in.ReadAt(p, at)
+}
+
+// member is where a member of a zip lies.
+func (a *Artifact) member(f *zip.File) (*io.SectionReader, error) {
+	at, err := f.DataOffset()
+	if err != nil || f.CompressedSize64 > uint64(a.size) {
+		return nil, fault.Invalid.New("its zip archive is malformed", err)
+	}
+	if f.Method != zip.Store {
+		return nil, bad("%s is compressed twice", clip(f.Name))
+	}
+	return io.NewSectionReader(a.in, at, int64(f.CompressedSize64)), nil
+}
+
+// archive is one of the tars of an artifact, from its beginning.
+func (a *Artifact) archive(in *io.SectionReader) (io.Reader, func(), error) {
+	if in == nil {
+		return bzip2.NewReader(io.NewSectionReader(a.in, 0, a.size)), func() {}, nil
+	}
+	if _, err := in.Seek(0, io.SeekStart); err != nil {
+		return nil, nil, err
+	}
+	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(limits.ArtifactWindow))
+	if err != nil {
+		return nil, nil, err
+	}
+	return d, d.Close, nil
+}
+
+// visit is shown each entry of an archive, under its clean name; content is that
+// of a file. errStop ends the walk.
+type visit func(h *tar.Header, name string, content io.Reader) error
+
+var errStop = errors.New("enough was read")
+
+// walk goes through an archive from its beginning; nil is that of a .tar.bz2.
+func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit) error {
+	in, done, err := a.archive(from)
+	if err != nil {
+		return err
+	}
+	defer done()
+	m := &meter{in: in, packed: a.size}
+	r := tar.NewReader(m)
+	for range limits.ArtifactEntries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return unreadable(err)
+		}
+		if err := m.announced(h); err != nil {
+			return err
+		}
+		name, err := entry(h)
+		if err == nil {
+			err = show(h, name, content{r})
+		}
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return bad("it has more than %d entries", limits.ArtifactEntries)
+}
+
+// entry is the clean name of an entry of a kind that packages have; "" for one
+// that says nothing of a file.
+func entry(h *tar.Header) (string, error) {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse:
+		return local(h.Name)
+	case tar.TypeXGlobalHeader:
+		return "", nil
+	}
+	return "", bad("%s is neither a file, a folder nor a link", clip(h.Name))
+}
+
+// local is a path below the prefix.
+func local(name string) (string, error) {
+	if name == "" || len(name) > limits.ArtifactPath || strings.ContainsRune(name, 0) {
+		return "", bad("it has a file without a proper name: %s", clip(name))
+	}
+	if path.IsAbs(name) || strings.Contains("/"+name+"/", "/../") {
+		return "", bad("the path %s leads out of the package", clip(name))
+	}
+	return path.Clean(name), nil
+}
+
+// content reads a file out of an archive; what goes wrong is the archive's.
+type content struct{ in io.Reader }
+
+func (c content) Read(p []byte) (int, error) {
+	n, err := c.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = unreadable(err)
+	}
+	return n, err
+}
+
+// unreadable says that an archive is broken, unless it was refused already.
+func unreadable(err error) error {
+	if _, ok := fault.As(err); ok || errors.As(err, new(*fs.PathError)) {
+		return err
+	}
+	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return bad("its compression reaches back more than %d MiB", limits.ArtifactWindow>>20)
+	}
+	return fault.Invalid.New("its archive is broken", err)
+}

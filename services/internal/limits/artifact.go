@@ -1,0 +1,46 @@
+package limits
+
+import "strconv"
+
+// What a Conda artifact may hold, and what it may expand to. Anybody can have a
+// channel.
+const (
+	// ArtifactEntries is how many entries its archive may have, and how many files it
+	// may list; ArtifactNames how long their names may be together, in bytes.
+	ArtifactEntries = 1_000_000
+	ArtifactNames   = 128 << 20
+	// ArtifactBytes is its length unpacked.
+	ArtifactBytes = 40 << 30
+	// ArtifactRatio is how many times longer it may be unpacked, once that is more
+	// than ArtifactRatioFrom bytes.
+	ArtifactRatio     = 200
+	ArtifactRatioFrom = 64 << 20
+	// ArtifactPath is how long the name of a file, the target of a link, and a prefix
+	// placeholder may be, in bytes.
+	ArtifactPath = 4096
+	// ArtifactInfo is how long a file of its info folder may be that is read as a
+	// whole, in bytes.
+	ArtifactInfo = 4 << 20
+	// ArtifactScript is how long a link or activation script may be, in bytes, and
+	// ArtifactScripts how many a package may have.
+	ArtifactScript  = 256 << 10
+	ArtifactScripts = 64
+	// ArtifactDirectory is how long the directory of a .conda may be, in bytes, and
+	// ArtifactWindow how far back its compression may reach.
+	ArtifactDirectory = 1 << 20
+	ArtifactWindow    = 128 << 20
+)
+
+// artifactRows bound a Conda artifact.
+func artifactRows() []Row {
+	n := strconv.Itoa
+	return []Row{
+		{What: "Conda artifact: entries", Bound: n(ArtifactEntries) + ", with names of " + size(ArtifactNames), Why: "what is listed is in memory until the package's record is written"},
+		{What: "Conda artifact: length unpacked", Bound: size(ArtifactBytes) + ", and " + n(ArtifactRatio) + " times its own beyond " + size(ArtifactRatioFrom), Why: "a kilobyte can stand for any length"},
+		{What: "Conda artifact: names, link targets and placeholders", Bound: size(ArtifactPath), Why: "what Linux takes for a path"},
+		{What: "Conda artifact: index.json and link.json", Bound: size(ArtifactInfo), Why: "they are in memory as a whole"},
+		{What: "Conda artifact: link and activation scripts", Bound: n(ArtifactScripts) + " of " + size(ArtifactScript), Why: "they are kept beside the layer, and read for each image"},
+		{What: "Conda artifact: directory of a .conda", Bound: size(ArtifactDirectory), Why: "it has three members; each takes 300 bytes of memory"},
+		{What: "Conda artifact: window of its compression", Bound: size(ArtifactWindow), Why: "it is in memory while the package is read; the compressor's own limit without --long"},
+	}
+}
