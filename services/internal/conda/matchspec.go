@@ -138,3 +138,9 @@ func writeOptions(out *strings.Builder, options []option) {
 		out.WriteByte(']')
 	}
 }
+
+// AsksMore says whether more is asked than name and version.
+func (m *MatchSpec) AsksMore() bool {
+	return !m.Build.Any() || !m.BuildNumber.Any() || len(m.TrackFeatures) > 0 ||
+		m.Channel+m.Subdir+m.FileName+m.URL+m.MD5+m.SHA256+m.License+m.LicenseFamily != ""
+}

@@ -1,6 +1,9 @@
 package limits
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 const (
 	// CondaVersion is how long a Conda version may be, in bytes.
@@ -13,15 +16,32 @@ const (
 	CondaParentheses = 20
 	// CondaPattern is how long a glob or regular expression may be, in bytes.
 	CondaPattern = 256
+	// CondaSpecs is how many packages one request may name.
+	CondaSpecs = 1000
+	// CondaSolve is how long one solve may take, and CondaLearnt how much it may learn,
+	// in literals of 4 bytes.
+	CondaSolve  = 20 * time.Second
+	CondaLearnt = 16 << 20
+	// CondaExplain is how long the smallest reason is looked for why a request cannot be,
+	// CondaSuggest how long for what could be instead, with at most CondaTries solves.
+	CondaExplain = 3 * time.Second
+	CondaSuggest = 3 * time.Second
+	CondaTries   = 24
 )
 
 // condaRows bound what a request for Conda packages may hold.
 func condaRows() []Row {
 	const asks = "each is held against every record of the package, and everything that it may need"
 	return []Row{
-		{What: "version of a Conda package", Bound: size(CondaVersion), Why: "the longest of conda-forge has 60 characters"},
-		{What: "Conda package specification", Bound: size(CondaSpec), Why: "the longest of conda-forge has some 300 characters"},
+		{What: "version of a Conda package", Bound: size(CondaVersion), Why: "the longest of 22,500 records of conda-forge has 21 characters"},
+		{What: "Conda package specification", Bound: size(CondaSpec), Why: "the longest of 22,500 records of conda-forge has 120 characters"},
 		{What: "bounds of the version in a Conda specification", Bound: fmt.Sprintf("%d, in %d parentheses", CondaConstraints, CondaParentheses), Why: asks},
+		{What: "Conda packages that a request names", Bound: fmt.Sprint(CondaSpecs), Why: asks},
+		{What: "solving a request for Conda packages", Bound: fmt.Sprintf("%s, %s learnt", CondaSolve, size(4*CondaLearnt)), Why: "what is asked may be as hard as any puzzle"},
+		{
+			What: "explaining why a Conda request cannot be, and what could be instead", Bound: fmt.Sprintf("%s, %s and %d solves", CondaExplain, CondaSuggest, CondaTries),
+			Why: "each step is a solve; after that the reason is longer than it need be",
+		},
 		{What: "glob or regular expression in a Conda specification", Bound: size(CondaPattern), Why: asks},
 	}
 }

@@ -1,0 +1,220 @@
+package solver
+
+import "slices"
+
+// lit is a variable (lit/2) or, where odd, its negation.
+type lit int32
+
+func yes(v int32) lit         { return lit(v << 1) }
+func no(v int32) lit          { return lit(v<<1 | 1) }
+func (l lit) variable() int32 { return int32(l >> 1) }
+func (l lit) not() lit        { return l ^ 1 }
+func (l lit) isNo() bool      { return l&1 == 1 }
+
+// variable says what a variable stands for.
+type variable struct {
+	kind kind
+	// pkg is a record's; want is a gate's or a bar's.
+	pkg  *pkg
+	want *want
+}
+
+type kind uint8
+
+const (
+	ofRequest kind = iota
+	ofRecord
+	ofGate
+	ofBar
+)
+
+// reason is why a literal is true: kind says where the clause is.
+type reason struct {
+	kind reasonKind
+	// other is, for a pair, the literal that made this one true.
+	other lit
+	// clause is the index of a learnt one; want is whose clause it is.
+	clause int32
+	want   *want
+}
+
+type reasonKind uint8
+
+const (
+	decided reasonKind = iota
+	byPair
+	byWant
+	byLearnt
+)
+
+// assignment is what is decided, and what follows.
+type assignment struct {
+	variables []variable
+	// value is 1 for true, -1 for false, 0 for open. The records beside a chosen one stay
+	// open here, and count as false (see search.value).
+	value  []int8
+	level  []int32
+	reason []reason
+	trail  []lit
+	// decisions are the lengths of the trail before each.
+	decisions []int
+	// done is how much of the trail was looked at by propagate.
+	done int
+
+	learnt [][]lit
+	// watches are, by literal, the learnt clauses that must be looked at when it becomes
+	// false.
+	watches [][]int32
+}
+
+func (a *assignment) nextVar() int32 { return int32(len(a.variables)) }
+
+func (a *assignment) newVar(v variable) int32 {
+	id := a.nextVar()
+	a.variables = append(a.variables, v)
+	a.value = append(a.value, 0)
+	a.level = append(a.level, 0)
+	a.reason = append(a.reason, reason{})
+	a.watches = append(a.watches, nil, nil)
+	return id
+}
+
+func (a *assignment) depth() int32 { return int32(len(a.decisions)) }
+
+// of gives the value of a variable, counting the records beside a chosen one as false.
+func (a *assignment) of(v int32) int8 {
+	if x := a.value[v]; x != 0 {
+		return x
+	}
+	if p := a.variables[v].pkg; p != nil && p.chosen >= 0 {
+		return -1
+	}
+	return 0
+}
+
+// lit is the value of a literal.
+func (a *assignment) lit(l lit) int8 {
+	if l.isNo() {
+		return -a.of(l.variable())
+	}
+	return a.of(l.variable())
+}
+
+// isBeside says whether a variable is false only since another record is chosen.
+func (a *assignment) isBeside(v int32) bool {
+	p := a.variables[v].pkg
+	return a.value[v] == 0 && p != nil && p.chosen >= 0
+}
+
+// depthOf is the level at which a variable got its value.
+func (a *assignment) depthOf(v int32) int32 {
+	if a.isBeside(v) {
+		p := a.variables[v].pkg
+		return a.level[p.first+p.chosen]
+	}
+	return a.level[v]
+}
+
+func (a *assignment) set(l lit, why reason) {
+	v := l.variable()
+	a.value[v] = 1
+	if l.isNo() {
+		a.value[v] = -1
+	} else if p := a.variables[v].pkg; p != nil {
+		p.chosen = v - p.first
+	}
+	a.level[v], a.reason[v] = a.depth(), why
+	a.trail = append(a.trail, l)
+}
+
+// decide begins a level with l.
+func (a *assignment) decide(l lit) {
+	a.decisions = append(a.decisions, len(a.trail))
+	a.set(l, reason{})
+}
+
+// backTo forgets all levels after depth.
+func (a *assignment) backTo(depth int32) {
+	if a.depth() <= depth {
+		return
+	}
+	keep := a.decisions[depth]
+	for _, l := range a.trail[keep:] {
+		v := l.variable()
+		a.value[v] = 0
+		if p := a.variables[v].pkg; p != nil && p.chosen == v-p.first {
+			p.chosen = -1
+		}
+	}
+	a.trail, a.decisions, a.done = a.trail[:keep], a.decisions[:depth], min(a.done, keep)
+}
+
+// imply makes l true for a reason; when it is false already, the clause of the reason
+// is the conflict.
+func (a *assignment) imply(l lit, why reason) (conflict []lit) {
+	switch a.lit(l) {
+	case 1:
+		return nil
+	case -1:
+		return a.clause(l, why)
+	}
+	a.set(l, why)
+	return nil
+}
+
+// clause writes out the clause that made, or should have made, l true.
+func (a *assignment) clause(l lit, why reason) []lit {
+	switch why.kind {
+	case byPair:
+		return []lit{l, why.other.not()}
+	case byWant:
+		return why.want.clause()
+	case byLearnt:
+		return a.learnt[why.clause]
+	default:
+		return []lit{l}
+	}
+}
+
+// clause says: the gate is false, or one of those that fit is true.
+func (w *want) clause() []lit {
+	out := make([]lit, 1, len(w.matching)+1)
+	out[0] = no(w.gate)
+	for _, i := range w.matching {
+		out = append(out, yes(w.pkg.first+i))
+	}
+	return out
+}
+
+// learn keeps a clause of which the first literal is open and all others are false,
+// and makes that literal true.
+func (a *assignment) learn(clause []lit) (conflict []lit) {
+	if len(clause) == 1 {
+		return a.imply(clause[0], reason{kind: byLearnt, clause: a.keep(clause)})
+	}
+	newest := 1
+	for i := 2; i < len(clause); i++ {
+		if a.depthOf(clause[i].variable()) > a.depthOf(clause[newest].variable()) {
+			newest = i
+		}
+	}
+	clause[1], clause[newest] = clause[newest], clause[1]
+	id := a.keep(clause)
+	a.watch(clause[0], id)
+	a.watch(clause[1], id)
+	return a.imply(clause[0], reason{kind: byLearnt, clause: id})
+}
+
+func (a *assignment) keep(clause []lit) int32 {
+	a.learnt = append(a.learnt, clause)
+	return int32(len(a.learnt) - 1)
+}
+
+func (a *assignment) watch(l lit, clause int32) {
+	if p := a.variables[l.variable()].pkg; p != nil && !l.isNo() && len(a.watches[l]) == 0 {
+		if i := l.variable() - p.first; !slices.Contains(p.watched, i) {
+			p.watched = append(p.watched, i)
+		}
+	}
+	a.watches[l] = append(a.watches[l], clause)
+}

@@ -1,0 +1,93 @@
+package solver_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/testkit/condadata"
+)
+
+// records is a source in memory.
+type records map[string][]conda.Record
+
+func (r records) Records(name string) ([]conda.Record, error) { return r[name], nil }
+
+// forge is conda-forge for a platform.
+func forge(t testing.TB, subdir string) solver.Channel {
+	t.Helper()
+	return solver.Channel{Name: "conda-forge", Sources: []solver.Source{
+		records(condadata.Records(t, "conda-forge", subdir)), records(condadata.Records(t, "conda-forge", "noarch")),
+	}}
+}
+
+// machine is what the reference solvers were told.
+func machine() []conda.VirtualPackage {
+	return []conda.VirtualPackage{
+		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"},
+		{Name: "__unix", Version: "0", Build: "0"}, {Name: "__archspec", Version: "1", Build: "x86_64_v3"},
+	}
+}
+
+func specs(t testing.TB, texts ...string) []conda.MatchSpec {
+	t.Helper()
+	out := make([]conda.MatchSpec, len(texts))
+	for i, text := range texts {
+		m, err := conda.ParseMatchSpec(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = m
+	}
+	return out
+}
+
+func files(s *solver.Solution) []string {
+	var out []string
+	for i := range s.Records {
+		out = append(out, s.Records[i].FileName)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestReferenceSolves is the gate: as solvable as the reference solvers say, valid, and
+// nearly always what rattler answers.
+func TestReferenceSolves(t *testing.T) {
+	t.Parallel()
+	channels := []solver.Channel{forge(t, "linux-64")}
+	same, differ := 0, 0
+	var times []time.Duration
+	for _, c := range condadata.Solves(t) {
+		p := solver.Problem{Specs: specs(t, c.Specs...), Channels: channels, Virtual: machine()}
+		began := time.Now()
+		got, err := solver.Solve(t.Context(), p)
+		times = append(times, time.Since(began))
+		var conflict *solver.Conflict
+		if (err == nil) != (c.Rattler != nil) || (err != nil && !errors.As(err, &conflict)) {
+			t.Errorf("%q: %v, and rattler finds %d packages", c.Specs, err, len(c.Rattler))
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if err := verify(&p, got); err != nil {
+			t.Errorf("%q: %v", c.Specs, err)
+		}
+		if slices.Equal(files(got), c.Rattler) {
+			same++
+			continue
+		}
+		differ++
+		t.Logf("%q: not as rattler", c.Specs)
+	}
+	slices.Sort(times)
+	n := len(times)
+	t.Logf("%d as rattler, %d not; p50 %v, p90 %v, p99 %v, max %v", same, differ, times[n/2], times[n*90/100], times[n*99/100], times[n-1])
+	if 100*same < 97*(same+differ) {
+		t.Errorf("%d of %d answers are rattler's, fewer than 97 in 100", same, same+differ)
+	}
+}

@@ -1,0 +1,155 @@
+package solver
+
+import (
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// decay is by how much each conflict makes earlier ones count less.
+const decay = 0.95
+
+// resolve learns from a conflict, and from those that follow, until none is left.
+// errNone where the request itself is one.
+func (s *search) resolve(conflict []lit) error {
+	for conflict != nil {
+		if err := s.pause(); err != nil {
+			return err
+		}
+		clause, depth := s.analyze(conflict)
+		if clause == nil {
+			return errNone
+		}
+		if s.literals += len(clause); s.literals > limits.CondaLearnt {
+			return fault.Timeout.New("The request is too hard to solve: ask for exact versions of some packages, or for fewer packages", nil)
+		}
+		s.backTo(depth)
+		if conflict = s.learn(clause); conflict == nil {
+			conflict = s.relate()
+		}
+		if conflict == nil {
+			conflict = s.propagate()
+		}
+	}
+	return nil
+}
+
+// relate implies again what was lost with the levels that ended: what records imply
+// that had been chosen before their dependencies were known.
+func (s *search) relate() (conflict []lit) {
+	keep := s.late[:0]
+	for _, v := range s.late {
+		if s.value[v] != 1 {
+			continue
+		}
+		keep = append(keep, v)
+		for _, l := range s.implies[v] {
+			if c := s.imply(l, reason{kind: byPair, other: yes(v)}); c != nil && conflict == nil {
+				conflict = c
+			}
+		}
+	}
+	s.late = keep
+	return conflict
+}
+
+// analyze finds the decision, or what followed from it, that all paths to the conflict
+// go through (the first unique implication point), and the clause that says so. nil
+// where the conflict is the request's own. depth is the level at which the clause has
+// one open literal: its first.
+func (s *search) analyze(conflict []lit) (clause []lit, depth int32) {
+	level := int32(0)
+	for _, l := range conflict {
+		level = max(level, s.depthOf(l.variable()))
+	}
+	if level == 0 {
+		return nil, 0
+	}
+	s.backTo(level)
+	clear(s.seen)
+	clear(s.beside)
+	a := analysis{search: s, level: level, clause: make([]lit, 1, 8)}
+	a.meet(conflict)
+	clause = a.walk()
+	for _, l := range clause[1:] {
+		depth = max(depth, s.depthOf(l.variable()))
+	}
+	s.blame(clause)
+	return clause, depth
+}
+
+// analysis is the state of one analyze.
+type analysis struct {
+	*search
+	level  int32
+	clause []lit
+	// open counts the literals of the level that were met and not yet replaced.
+	open int
+}
+
+// meet takes the literals of a clause, all of them false but the one it implied.
+func (a *analysis) meet(clause []lit) {
+	for _, l := range clause {
+		v := l.variable()
+		depth := a.depthOf(v)
+		if a.seen[v] || depth == 0 {
+			continue
+		}
+		a.seen[v] = true
+		if depth < a.level {
+			a.clause = append(a.clause, l)
+			continue
+		}
+		a.open++
+		if a.isBeside(v) {
+			p := a.variables[v].pkg
+			a.beside[p] = append(a.beside[p], v)
+		}
+	}
+}
+
+// walk goes back along the trail, and replaces each literal of the level by what
+// implied it, until one is left.
+func (a *analysis) walk() []lit {
+	for at := len(a.trail) - 1; ; at-- {
+		l := a.trail[at]
+		v := l.variable()
+		// Those beside a chosen record became false right after it became true.
+		if p := a.variables[v].pkg; p != nil && !l.isNo() {
+			for _, other := range a.beside[p] {
+				if a.open == 1 {
+					a.clause[0] = yes(other)
+					return a.clause
+				}
+				a.open--
+				a.meet([]lit{no(v)})
+			}
+		}
+		if !a.seen[v] || a.level != a.search.level[v] {
+			continue
+		}
+		if a.open == 1 {
+			a.clause[0] = l.not()
+			return a.clause
+		}
+		a.open--
+		a.meet(a.search.clause(l, a.reason[v]))
+	}
+}
+
+// blame makes the packages of a clause more active.
+func (s *search) blame(clause []lit) {
+	for _, l := range clause {
+		of := &s.variables[l.variable()]
+		p := of.pkg
+		if of.want != nil {
+			p = of.want.pkg
+		}
+		if p != nil {
+			p.activity++
+			s.isActive = true
+		}
+	}
+	for _, p := range s.byActivity {
+		p.activity *= decay
+	}
+}

@@ -1,0 +1,57 @@
+package solver
+
+import (
+	"slices"
+	"strings"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// solution is what is chosen, in order.
+func (s *search) solution() *Solution {
+	chosen := map[string]*conda.Record{}
+	for _, l := range s.trail {
+		of := &s.variables[l.variable()]
+		if of.kind == ofRecord && !l.isNo() && !strings.HasPrefix(of.pkg.name, "__") {
+			chosen[of.pkg.name] = of.pkg.records[l.variable()-of.pkg.first]
+		}
+	}
+	o := ordering{search: s, chosen: chosen, visited: map[string]bool{}}
+	names := make([]string, 0, len(chosen))
+	for name := range chosen {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		o.visit(name)
+	}
+	return &Solution{Records: o.out, Virtual: slices.Clone(s.problem.Virtual)}
+}
+
+// ordering puts what a package needs before it.
+type ordering struct {
+	*search
+	chosen  map[string]*conda.Record
+	visited map[string]bool
+	out     []conda.Record
+}
+
+func (o *ordering) visit(name string) {
+	r := o.chosen[name]
+	if r == nil || o.visited[name] {
+		return
+	}
+	o.visited[name] = true
+	var needs []string
+	for _, w := range o.depends[r] {
+		needs = append(needs, w.pkg.name)
+	}
+	slices.Sort(needs)
+	for _, need := range needs {
+		// python names pip so that it is there, and pip needs python to be installed.
+		if name != "python" || need != "pip" {
+			o.visit(need)
+		}
+	}
+	o.out = append(o.out, *r)
+}

@@ -1,0 +1,134 @@
+package solver_test
+
+import (
+	"fmt"
+	"strings"
+
+	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/internal/conda"
+)
+
+// verify judges an answer by the rules alone: it shares nothing with the solver but how
+// specifications are read.
+func verify(p *solver.Problem, s *solver.Solution) error {
+	chosen := map[string]*conda.Record{}
+	for _, v := range s.Virtual {
+		r := v.Record()
+		chosen[v.Name] = &r
+	}
+	place := map[string]int{}
+	for i := range s.Records {
+		r := &s.Records[i]
+		if chosen[r.Name] != nil {
+			return fmt.Errorf("%s is there twice", r.Name)
+		}
+		chosen[r.Name], place[r.Name] = r, i
+		if err := isOffered(p, r); err != nil {
+			return err
+		}
+	}
+	wanted := map[string]bool{}
+	for _, spec := range p.Specs {
+		if r := chosen[spec.Name]; r == nil || !spec.Match(r) {
+			return fmt.Errorf("the request's %s is not met by %v", spec, r)
+		}
+		reach(chosen, spec.Name, wanted)
+	}
+	for _, r := range chosen {
+		if !strings.HasPrefix(r.Name, "__") && !wanted[r.Name] {
+			return fmt.Errorf("nobody needs %s", r.Name)
+		}
+		if err := isContent(chosen, r); err != nil {
+			return err
+		}
+	}
+	return isOrdered(chosen, place)
+}
+
+// isOffered says whether a record is one that the problem's channels may give.
+func isOffered(p *solver.Problem, r *conda.Record) error {
+	if !p.ExcludeNewer.IsZero() && r.Timestamp > p.ExcludeNewer.UnixMilli() {
+		return fmt.Errorf("%s is too new", r.FileName)
+	}
+	pinned := false
+	for _, spec := range p.Specs {
+		pinned = pinned || (spec.Name == r.Name && spec.Channel != "")
+	}
+	for _, c := range p.Channels {
+		has, fits := false, false
+		for _, source := range c.Sources {
+			records, err := source.Records(r.Name)
+			if err != nil {
+				return err
+			}
+			for i := range records {
+				has = true
+				fits = fits || (records[i].FileName == r.FileName && records[i].SHA256 == r.SHA256 && records[i].Subdir == r.Subdir)
+				if twin := strings.TrimSuffix(r.FileName, ".tar.bz2") + ".conda"; r.FileName != twin && records[i].FileName == twin && records[i].Subdir == r.Subdir {
+					return fmt.Errorf("%s is there as .conda", r.FileName)
+				}
+			}
+		}
+		if fits {
+			return nil
+		}
+		if has && !p.Flexible && !pinned {
+			return fmt.Errorf("%s is of a later channel than the first that has the name", r.FileName)
+		}
+	}
+	return fmt.Errorf("%s is in no channel", r.FileName)
+}
+
+// isContent says whether a record's needs and constraints are met.
+func isContent(chosen map[string]*conda.Record, r *conda.Record) error {
+	for i, text := range append(append([]string(nil), r.Depends...), r.Constrains...) {
+		spec, err := conda.ParseMatchSpec(text)
+		if err != nil {
+			return err
+		}
+		other := chosen[spec.Name]
+		if other == nil && i >= len(r.Depends) {
+			continue
+		}
+		if other == nil || !spec.Match(other) {
+			return fmt.Errorf("%s says %q, and there is %v", r.FileName, text, other)
+		}
+	}
+	return nil
+}
+
+// reach marks all that a package needs.
+func reach(chosen map[string]*conda.Record, name string, marked map[string]bool) {
+	r := chosen[name]
+	if r == nil || marked[name] {
+		return
+	}
+	marked[name] = true
+	for _, text := range r.Depends {
+		if spec, err := conda.ParseMatchSpec(text); err == nil {
+			reach(chosen, spec.Name, marked)
+		}
+	}
+}
+
+// isOrdered wants what a package needs before it, but where that needs the package.
+func isOrdered(chosen map[string]*conda.Record, place map[string]int) error {
+	for name, at := range place {
+		for _, text := range chosen[name].Depends {
+			spec, err := conda.ParseMatchSpec(text)
+			if err != nil {
+				return err
+			}
+			before, ok := place[spec.Name]
+			if !ok || before < at {
+				continue
+			}
+			back := map[string]bool{}
+			reach(chosen, spec.Name, back)
+			if !back[name] {
+				return fmt.Errorf("%s stands before %s, which it needs", name, spec.Name)
+			}
+		}
+	}
+	return nil
+}
