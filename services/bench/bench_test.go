@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -79,36 +82,64 @@ func TestNames(t *testing.T) {
 
 func TestLoadCountsEveryCall(t *testing.T) {
 	t.Parallel()
+	var answered atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/good" {
+		if r.URL.Path != "/good" || r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusTeapot)
 		}
-		_, _ = w.Write([]byte("hello"))
+		answered.Add(1)
+		_, _ = io.Copy(w, r.Body)
 	}))
 	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	good := load{host: host, call: target{host, "/good"}.get(), workers: 3, count: 100}
+	good := load{call: call{http.MethodPost, server.URL + "/good", "{}", "secret"}, workers: 3, count: 100}
 	s, err := good.run(t.Context())
-	if err != nil || s.rate <= 0 || s.p50 <= 0 || s.p99 < s.p50 {
-		t.Errorf("%+v %v", s, err)
+	if err != nil || s.rate <= 0 || s.p50 <= 0 || s.p99 < s.p50 || answered.Load() != 100 {
+		t.Errorf("%+v %v after %d answers", s, err, answered.Load())
 	}
-	bad := load{host: host, call: target{host, "/bad"}.get(), workers: 3, count: 100}
+	paced := good
+	paced.count, paced.every = 10, time.Millisecond
+	if s, err := paced.run(t.Context()); err != nil || s.rate > 1200 {
+		t.Errorf("one call a millisecond: %+v %v", s, err)
+	}
+	bad := load{call: get(server.URL + "/bad"), workers: 3, count: 100}
 	if _, err := bad.run(t.Context()); err == nil || !strings.Contains(err.Error(), "418") {
 		t.Errorf("a wrong status gave %v", err)
 	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := good.run(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("after its end it gave %v", err)
+	}
 }
 
-func TestCallEndsWithItsContext(t *testing.T) {
+func TestBlobsAreChecked(t *testing.T) {
 	t.Parallel()
-	release := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	const content, digest = "hello", "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, content) }))
 	t.Cleanup(server.Close)
-	t.Cleanup(func() { close(release) })
-	host := strings.TrimPrefix(server.URL, "http://")
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err := once(ctx, host, target{host, "/"}.get(), nil); err == nil {
-		t.Error("it answered")
+	if n, err := fetch(t.Context(), server.Client(), server.URL+"/"+digest, true); err != nil || n != 5 {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if _, err := fetch(t.Context(), server.Client(), server.URL+"/sha256:00", true); err == nil {
+		t.Error("other content counts as good")
+	}
+}
+
+func TestFailureEndsItsSection(t *testing.T) {
+	t.Parallel()
+	w, err := newWorld(t.Context(), settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.close() })
+	report := &report{}
+	broken := section{"x", func(_ *world, s *sheet) {
+		s.tell("before", 1, "")
+		check(os.ErrNotExist)
+		s.tell("after", 1, "")
+	}}
+	if err := broken.run(w, &sheet{report: report}); !errors.Is(err, os.ErrNotExist) || len(report.Figures) != 1 {
+		t.Errorf("%v after %d figures", err, len(report.Figures))
 	}
 }
 
@@ -124,11 +155,9 @@ func TestFleetLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.cpu(); err != nil {
-		t.Error(err)
-	}
-	if mb, err := s.memory(); err != nil || mb <= 0 {
-		t.Errorf("memory: %g %v", mb, err)
+	_ = s.cpu()
+	if mb := s.memory(); mb <= 0 {
+		t.Errorf("memory: %g", mb)
 	}
 	f.stopAll()
 	if err := syscall.Kill(s.cmd.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {

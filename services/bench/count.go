@@ -1,28 +1,16 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
 )
-
-// countSection measures what counting costs: the same pulls at two processes, of
-// which one counts them; how soon a great many are counted; and questions about a
-// year of 5,000 organisations.
-type countSection struct{}
-
-func (countSection) name() string { return "count" }
 
 const (
 	nameCounting = "counting"
@@ -31,154 +19,96 @@ const (
 	perMinute = 100_000
 )
 
-func (countSection) measure(ctx context.Context, w *world, s *sheet) error {
-	if err := w.push(ctx, appImage); err != nil {
-		return err
-	}
-	redis, err := w.redisSetting(ctx)
-	if err != nil {
-		return err
-	}
+// measureCount measures what counting costs: the same pulls at two processes, of
+// which one counts them; how soon a great many are counted; and questions about a
+// year of 5,000 organisations.
+func measureCount(w *world, s *sheet) {
+	w.push(appImage)
+	redis := w.redisSetting()
 	s.remark = w.remarkRedis()
-	accounts, err := w.metricsAccounts()
-	if err != nil {
-		return err
-	}
-	counting, err := w.startSlipway(ctx, append(redis, "SLIPWAY_METRICS_ACCOUNTS_FILE="+accounts)...)
-	if err != nil {
-		return err
-	}
-	defer w.fleet.stop(counting)
-	not, err := w.startSlipway(ctx, append(redis, "SLIPWAY_COUNT_PULLS=false")...)
-	if err != nil {
-		return err
-	}
-	defer w.fleet.stop(not)
-	if err := w.costOfCounting(ctx, s, counting, not); err != nil {
-		return err
-	}
-	return w.year(ctx, s)
+	counting := w.startSlipway(append(redis, "SLIPWAY_METRICS_ACCOUNTS_FILE="+w.metricsAccounts())...)
+	w.costOfCounting(s, counting, w.startSlipway(append(redis, "SLIPWAY_COUNT_PULLS=false")...))
+	w.year(s)
 }
 
 // costOfCounting loads both, at full speed and at the pace that has to be absorbed.
-func (w *world) costOfCounting(ctx context.Context, s *sheet, counting, not *server) error {
+func (w *world) costOfCounting(s *sheet, counting, not *server) {
 	var full, paced []contender
 	for _, c := range []struct {
 		name   string
 		server *server
 	}{{nameCounting, counting}, {nameNot, not}} {
-		image, err := request(ctx, c.server, requestFor(w.up, appImage, smallConfig))
-		if err != nil {
-			return err
-		}
-		digest, _, err := image.child(ctx)
-		if err != nil {
-			return err
-		}
-		t := image.manifest(digest)
-		l := load{host: t.host, call: t.get(), workers: 8, count: w.requests}
-		if err := warm(ctx, l); err != nil {
-			return err
-		}
-		slow := l
-		slow.count, slow.every = w.requests/4, time.Minute/perMinute
-		turn := func(l load) func(context.Context) (sample, error) {
-			return func(ctx context.Context) (sample, error) { return l.metered(ctx, c.server, nil, nil) }
-		}
-		full, paced = append(full, contender{c.name, turn(l)}), append(paced, contender{c.name, turn(slow)})
+		p := participant{c.name, c.server, nil, c.server.request(requestFor(w.up, appImage, smallConfig))}
+		l := load{call: get(p.manifest(p.digest(w))), workers: 8, count: w.requests}
+		l.warm(w)
+		full = append(full, l.turn(w, c.name, c.server, nil, nil))
+		l.count, l.every = w.requests/4, time.Minute/perMinute
+		paced = append(paced, l.turn(w, c.name, c.server, nil, nil))
 	}
-	r, err := alternate(ctx, w.rounds, full)
-	if err != nil {
-		return err
-	}
-	before, err := allCounted(ctx, counting)
-	if err != nil {
-		return err
-	}
-	begin := time.Now()
-	if _, err := full[0].turn(ctx); err != nil {
-		return err
-	}
-	if err := countedAre(ctx, counting, before+float64(w.requests)); err != nil {
-		return err
-	}
+	r := alternate(w, w.rounds, full...)
+	before, begin := w.allCounted(counting), time.Now()
+	full[0].turn()
+	w.countedAre(counting, before+float64(w.requests))
 	s.hold("pulls absorbed", float64(w.requests)/time.Since(begin).Minutes(), "1/min", atLeast(perMinute))
-	s.tell("counting rate", r.median(nameCounting, rate), "1/s")
-	s.tell("counting cpu - not", r.difference(nameCounting, nameNot, cpu)*1e6, "us")
+	s.medians(r, nameCounting, rate)
+	s.tell("counting cpu - not", r.difference(nameCounting, nameNot, cpu), "us")
 	s.hold("full load: rate counting / not", r.ratio(nameCounting, nameNot, rate), "x", atLeast(0.9))
 	s.hold("full load: p50 counting / not", r.ratio(nameCounting, nameNot, p50), "x", atMost(1.1))
-	if r, err = alternate(ctx, w.rounds, paced); err != nil {
-		return err
-	}
-	s.tell("paced: p50 counting", r.median(nameCounting, p50)*1000, "ms")
+	r = alternate(w, w.rounds, paced...)
+	s.tell("paced: p50 counting", r.median(nameCounting, p50), "ms")
 	s.hold("paced: p50 counting / not", r.ratio(nameCounting, nameNot, p50), "x", atMost(1.05))
 	s.tell("paced: p99 counting / not", r.ratio(nameCounting, nameNot, p99), "x")
-	return w.profile(ctx, "count", counting, full[0])
+	w.profile("count", counting, full[0])
 }
 
 const metricsAccount, metricsPassword = "bench", "bench"
 
 // metricsAccounts is a file with who may read counts.
-func (w *world) metricsAccounts() (string, error) {
-	hash, err := bcrypt.GenerateFromPassword([]byte(metricsPassword), bcrypt.MinCost)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(w.dir, "metrics-accounts")
-	return path, os.WriteFile(path, []byte(metricsAccount+":"+string(hash)+"\n"), 0o600)
+func (w *world) metricsAccounts() string {
+	hash := must(bcrypt.GenerateFromPassword([]byte(metricsPassword), bcrypt.MinCost))
+	return w.file("metrics-accounts", metricsAccount+":"+string(hash)+"\n")
 }
 
 // counted is how many pulls were counted today and yesterday, as a run may take
 // midnight.
-func counted(ctx context.Context, slipway *server) (sum float64, err error) {
+func (w *world) counted(slipway *server) (sum float64) {
 	for _, days := range []int{0, -1} {
 		day := time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly)
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+slipway.addr+"/v1alpha2/metrics/pulls?date="+day, nil)
-		if err != nil {
-			return 0, err
-		}
+		req := must(http.NewRequestWithContext(w.ctx, http.MethodGet, slipway.url("/v1alpha2/metrics/pulls?date="+day), nil))
 		req.SetBasicAuth(metricsAccount, metricsPassword)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return 0, err
+		resp := must(http.DefaultClient.Do(req))
+		var found struct{ Count float64 }
+		err := json.NewDecoder(resp.Body).Decode(&found)
+		_ = resp.Body.Close() // it was read
+		if check(err); resp.StatusCode != http.StatusOK {
+			fail("reading counts: %s", resp.Status)
 		}
-		raw, err := io.ReadAll(resp.Body)
-		var answer struct{ Count float64 }
-		if err = errors.Join(err, resp.Body.Close()); err == nil {
-			err = json.Unmarshal(raw, &answer)
-		}
-		if err != nil || resp.StatusCode != http.StatusOK {
-			return 0, fmt.Errorf("reading counts: %d %s: %w", resp.StatusCode, raw, err)
-		}
-		sum += answer.Count
+		sum += found.Count
 	}
-	return sum, nil
+	return sum
 }
 
 // allCounted waits until nothing more is counted.
-func allCounted(ctx context.Context, slipway *server) (float64, error) {
-	for last := -1.0; ; time.Sleep(2 * time.Second) {
-		n, err := counted(ctx, slipway)
-		if err != nil || n == last {
-			return n, err
+func (w *world) allCounted(slipway *server) float64 {
+	for last := -1.0; ; w.pause(2 * time.Second) {
+		n := w.counted(slipway)
+		if n == last {
+			return n
 		}
 		last = n
 	}
 }
 
 // countedAre waits for a number; more is an error.
-func countedAre(ctx context.Context, slipway *server, want float64) error {
-	for end := time.Now().Add(2 * time.Minute); ; {
-		n, err := counted(ctx, slipway)
-		switch {
-		case err != nil:
-			return err
-		case n == want:
-			return nil
-		case n > want || time.Now().After(end):
-			return fmt.Errorf("%v pulls are counted, not %v", n, want)
+func (w *world) countedAre(slipway *server, want float64) {
+	for end := time.Now().Add(2 * time.Minute); ; w.pause(50 * time.Millisecond) {
+		n := w.counted(slipway)
+		if n == want {
+			return
 		}
-		time.Sleep(50 * time.Millisecond)
+		if n > want || time.Now().After(end) {
+			fail("%v pulls are counted, not %v", n, want)
+		}
 	}
 }
 
@@ -186,40 +116,18 @@ func countedAre(ctx context.Context, slipway *server, want float64) error {
 var question = regexp.MustCompile(`(?m)^BenchmarkYear/(\w+)/date=(\S*),org=(\S*?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op`)
 
 // year asks the metrics room about a year, on both engines where they are there.
-func (w *world) year(ctx context.Context, s *sheet) error {
-	cmd := exec.CommandContext(ctx, "go", "test", "-run", "^$", "-bench", "Year", "-benchtime", "20x", "slipway.dev/services/metrics")
-	if len(postgresPrograms()) > 0 {
+func (w *world) year(s *sheet) {
+	cmd := exec.CommandContext(w.ctx, "go", "test", "-run", "^$", "-bench", "Year", "-benchtime", "20x", "slipway.dev/services/metrics")
+	if postgresPrograms() != "" {
 		cmd.Env = append(os.Environ(), "SLIPWAY_TEST_REAL=1")
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("asking about a year: %w\n%s", err, out)
-	}
-	found := question.FindAllSubmatch(out, -1)
+	out := output(cmd)
+	found := question.FindAllStringSubmatch(string(out), -1)
 	if len(found) == 0 {
-		return fmt.Errorf("the benchmark printed\n%s", out)
+		fail("the benchmark printed\n%s", out)
 	}
 	for _, m := range found {
-		ns, err := strconv.ParseFloat(string(m[4]), 64)
-		if err != nil {
-			return err
-		}
-		form := "all"
-		switch {
-		case len(m[2]) > 0 && len(m[3]) > 0:
-			form = "day and organisation"
-		case len(m[2]) > 0:
-			form = "day"
-		case len(m[3]) > 0:
-			form = "organisation"
-		}
-		s.hold("a year, "+form+", "+string(m[1]), ns/1e6, "ms", atMost(20))
+		form := map[[2]bool]string{{true, true}: "day and organisation", {true, false}: "day", {false, true}: "organisation", {false, false}: "all"}[[2]bool{m[2] != "", m[3] != ""}]
+		s.hold("a year, "+form+", "+m[1], must(strconv.ParseFloat(m[4], 64))/1e6, "ms", atMost(20))
 	}
-	return nil
-}
-
-// postgresPrograms are the servers that Debian installs.
-func postgresPrograms() []string {
-	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres")
-	return found
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
-	"context"
+	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,50 +30,50 @@ const (
 	taskImage = "bench/task:1"
 	// baseImage is what builds start from: a static busybox.
 	baseImage = "bench/base:1"
+	// largeImage is 2 GB in 20,000 files.
+	largeImage = "bench/large:1"
 )
 
 // push makes sure that an image is at the upstream registry.
-func (w *world) push(ctx context.Context, image string) error {
+func (w *world) push(image string) {
 	if w.pushed[image] {
-		return nil
+		return
 	}
-	sizes, platforms := []int64{3 << 10, 2 << 10, 1 << 10, 5 << 10, 700, 900, 4 << 10, 300}, allPlatforms()
+	var parts []v1.Image
 	switch image {
+	case appImage:
+		for n, p := range platforms() {
+			parts = append(parts, makeApp(p, byte(n), 3<<10, 2<<10, 1<<10, 5<<10, 700, 900, 4<<10, 300))
+		}
 	case bigImage:
-		sizes, platforms = []int64{int64(w.blobMiB) << 20}, platforms[:1]
+		parts = append(parts, makeApp(platforms()[0], 0, int64(w.blobMiB)<<20))
 	case taskImage:
-		sizes, platforms = []int64{4 << 20, 4 << 20, 4 << 20, 4 << 20}, platforms[:2]
-	}
-	index, err := makeIndex(sizes, platforms)
-	switch image {
+		for n, p := range platforms()[:2] {
+			parts = append(parts, makeApp(p, byte(n), 4<<20, 4<<20, 4<<20, 4<<20))
+		}
 	case baseImage:
-		index, err = makeBase()
+		parts = append(parts, makeImage(platforms()[0], shell()))
 	case largeImage:
-		index, err = makeLarge()
+		parts = append(parts, makeImage(platforms()[0], newLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return largeTar(), nil })))
 	}
-	if err != nil {
-		return fmt.Errorf("making %s: %w", image, err)
-	}
-	return w.pushIndex(ctx, image, index)
-}
-
-func (w *world) pushIndex(ctx context.Context, image string, index v1.ImageIndex) error {
-	up, err := w.upstream(ctx)
-	if err != nil {
-		return err
-	}
-	ref, err := name.ParseReference(up.addr+"/"+image, name.Insecure)
-	if err != nil {
-		return err
-	}
-	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx)); err != nil {
-		return fmt.Errorf("pushing %s: %w", image, err)
-	}
+	w.pushAs(image, parts...)
 	w.pushed[image] = true
-	return nil
 }
 
-func allPlatforms() []v1.Platform {
+// pushAs pushes an index.
+func (w *world) pushAs(image string, parts ...v1.Image) {
+	index := v1.ImageIndex(empty.Index)
+	for _, img := range parts {
+		config := must(img.ConfigFile())
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{
+			Platform: config.Platform(), Annotations: must(img.Manifest()).Annotations,
+		}})
+	}
+	ref := must(name.ParseReference(w.upstream().addr+"/"+image, name.Insecure))
+	check(remote.WriteIndex(ref, index, remote.WithContext(w.ctx)))
+}
+
+func platforms() []v1.Platform {
 	return []v1.Platform{
 		{OS: "linux", Architecture: "amd64"},
 		{OS: "linux", Architecture: "arm64", Variant: "v8"},
@@ -80,90 +84,100 @@ func allPlatforms() []v1.Platform {
 	}
 }
 
-func makeIndex(sizes []int64, platforms []v1.Platform) (v1.ImageIndex, error) {
-	index := v1.ImageIndex(empty.Index)
-	for n, p := range platforms {
-		img, err := makeImage(sizes, p, byte(n))
-		if err != nil {
-			return nil, err
-		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add: img, Descriptor: v1.Descriptor{Platform: &p, Annotations: annotations(p)},
-		})
+// makeApp is an image with layers of noise, and the history and annotations that build
+// tools write.
+func makeApp(p v1.Platform, seed byte, sizes ...int64) v1.Image {
+	var layers []v1.Layer
+	for i, size := range sizes {
+		layers = append(layers, newLayer(types.OCILayer, func() (io.ReadCloser, error) {
+			return io.NopCloser(io.LimitReader(rand.NewChaCha8([32]byte{seed, byte(i)}), size)), nil
+		}))
 	}
-	return index, nil
-}
-
-// annotations are such as build tools write.
-func annotations(p v1.Platform) map[string]string {
-	return map[string]string{
+	img, _ := mutate.Annotations(makeImage(p, layers...), map[string]string{
 		"org.opencontainers.image.base.name":   "registry.example.org/library/debian:bookworm-slim",
 		"org.opencontainers.image.created":     "2026-01-31T12:00:00Z",
 		"org.opencontainers.image.revision":    "5f5ae3ad9d4bb3bd5ae1c6d0ac0a8ee2b1b3a1f0",
 		"org.opencontainers.image.source":      "https://git.example.org/bench/app.git#5f5ae3ad9d4bb3bd5ae1c6d0ac0a8ee2b1b3a1f0",
 		"org.opencontainers.image.description": "An image to measure with, for " + p.Architecture,
-	}
+	}).(v1.Image)
+	return img
 }
 
-func makeImage(sizes []int64, p v1.Platform, seed byte) (v1.Image, error) {
+func makeImage(p v1.Platform, layers ...v1.Layer) v1.Image {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for i, size := range sizes {
-		layer, err := newNoise(size, seed, byte(i))
-		if err != nil {
-			return nil, err
-		}
-		img, err = mutate.Append(img, mutate.Addendum{
-			Layer: layer, History: v1.History{CreatedBy: fmt.Sprintf("RUN /bin/sh -c make step-%d # buildkit", i)},
-		})
-		if err != nil {
-			return nil, err
-		}
+	for i, l := range layers {
+		img = must(mutate.Append(img, mutate.Addendum{Layer: l, History: v1.History{CreatedBy: fmt.Sprintf("RUN /bin/sh -c make step-%d # buildkit", i)}}))
 	}
-	config, err := img.ConfigFile()
-	if err != nil {
-		return nil, err
-	}
-	config = config.DeepCopy()
+	config := must(img.ConfigFile()).DeepCopy()
 	config.OS, config.Architecture, config.Variant = p.OS, p.Architecture, p.Variant
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/local/bin/entry"}, Cmd: []string{"run"},
 		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"},
 	}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
-		return nil, err
-	}
-	annotated, ok := mutate.Annotations(img, annotations(p)).(v1.Image)
-	if !ok {
-		return nil, fmt.Errorf("annotating an image gave a %T", annotated)
-	}
-	return annotated, nil
+	return must(mutate.ConfigFile(img, config))
 }
 
-// noise is a layer of random bytes, which do not compress; made again for every
-// reader, never held.
-type noise struct {
-	seed [32]byte
-	size int64
+// layer is a layer as it lies in a registry: read anew each time, never held in memory.
+type layer struct {
+	open func() (io.ReadCloser, error)
 	sum  v1.Hash
+	size int64
+	kind types.MediaType
 }
 
-func newNoise(size int64, seed ...byte) (noise, error) {
-	n := noise{size: size}
-	copy(n.seed[:], seed)
+// newLayer is a layer of what open returns, always the same.
+func newLayer(kind types.MediaType, open func() (io.ReadCloser, error)) layer {
+	in := must(open())
+	defer in.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, n.reader()); err != nil {
-		return n, err
-	}
-	n.sum = v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}
-	return n, nil
+	n := must(io.Copy(h, in))
+	return layer{open: open, sum: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}, size: n, kind: kind}
 }
 
-func (n noise) reader() io.Reader { return io.LimitReader(rand.NewChaCha8(n.seed), n.size) }
+// Digest and the other methods are those of v1.Layer. Nobody looks at the diff ids
+// of an image that is compressed, since none of them is run.
+func (l layer) Digest() (v1.Hash, error)             { return l.sum, nil }
+func (l layer) DiffID() (v1.Hash, error)             { return l.sum, nil }
+func (l layer) Compressed() (io.ReadCloser, error)   { return l.open() }
+func (l layer) Uncompressed() (io.ReadCloser, error) { return l.open() }
+func (l layer) Size() (int64, error)                 { return l.size, nil }
+func (l layer) MediaType() (types.MediaType, error)  { return l.kind, nil }
 
-// Digest and the other methods are those of v1.Layer.
-func (n noise) Digest() (v1.Hash, error)             { return n.sum, nil }
-func (n noise) DiffID() (v1.Hash, error)             { return n.sum, nil }
-func (n noise) Compressed() (io.ReadCloser, error)   { return io.NopCloser(n.reader()), nil }
-func (n noise) Uncompressed() (io.ReadCloser, error) { return io.NopCloser(n.reader()), nil }
-func (n noise) Size() (int64, error)                 { return n.size, nil }
-func (n noise) MediaType() (types.MediaType, error)  { return types.OCILayer, nil }
+// shell is a layer with a busybox at /bin/sh.
+func shell() layer {
+	program, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		fail("%w (apt-get install busybox-static)", err)
+	}
+	var b bytes.Buffer
+	out := tar.NewWriter(&b)
+	check(out.WriteHeader(&tar.Header{Name: "bin/", Typeflag: tar.TypeDir, Mode: 0o755}))
+	check(out.WriteHeader(&tar.Header{Name: "bin/sh", Mode: 0o755, Size: int64(len(program))}))
+	must(out.Write(program))
+	check(out.Close())
+	return newLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+}
+
+// largeTar is 2 GB in files that differ, and compress by a half or so. The same
+// call gives the same bytes.
+func largeTar() io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		random := rand.NewChaCha8([32]byte{})
+		piece := bytes.Repeat([]byte("half of a file is the same in all\n"), 3100)[:100<<10]
+		out := tar.NewWriter(w)
+		var err error
+		for i := 0; i < 20_000 && err == nil; i++ {
+			_, _ = random.Read(piece[:len(piece)/2])
+			err = out.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg, Name: fmt.Sprintf("data/folder-%d/file-%d", i/100, i), Mode: 0o644,
+				Size: int64(len(piece)), ModTime: time.Unix(0, 0),
+			})
+			if err == nil {
+				_, err = out.Write(piece)
+			}
+		}
+		_ = w.CloseWithError(errors.Join(err, out.Close()))
+	}()
+	return r
+}

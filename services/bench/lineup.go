@@ -1,61 +1,50 @@
 package main
 
-import (
-	"context"
-	"fmt"
-	"strings"
+// The contenders that several sections have.
+const (
+	nameSlipway      = "slipway"
+	nameUnchanged    = "slipway unchanged"
+	nameDistribution = "distribution"
+	nameDirect       = "direct"
 )
 
-// lineup is one upstream image and the ways to it.
-type lineup struct {
-	slipway, distribution, upstream *server
-	redis                           *server
-	// ours is the name with smallConfig, unchanged the name without it.
-	ours, unchanged, theirs, direct repository
-}
+// lineup is one upstream image and the ways to it: through slipwayd with smallConfig
+// and without it, through distribution's cache, and none.
+type lineup struct{ ours, unchanged, theirs, direct participant }
 
 // participant is one way to the image.
 type participant struct {
 	name string
 	// server answers; store is the Redis that it uses, or nil.
 	server, store *server
-	at            repository
+	repository
 }
 
-func newLineup(ctx context.Context, w *world, image string) (*lineup, error) {
-	if err := w.push(ctx, image); err != nil {
-		return nil, err
+func (w *world) lineup(image string) lineup {
+	w.push(image)
+	ours := w.slipway()
+	l := lineup{
+		participant{nameSlipway, ours, w.redis, ours.request(requestFor(w.up, image, smallConfig))},
+		participant{nameUnchanged, ours, w.redis, ours.request(requestFor(w.up, image, ""))},
+		participant{nameDistribution, w.distribution(), nil, at(w.distribution().addr + "/" + image)},
+		participant{nameDirect, w.up, nil, at(w.up.addr + "/" + image)},
 	}
-	var l lineup
-	var err error
-	if l.upstream, err = w.upstream(ctx); err != nil {
-		return nil, err
+	// A figure without limits is no figure.
+	c := engine()
+	defer c.CloseIdleConnections()
+	if _, header, err := read(w.ctx, c, l.ours.manifest(l.ours.digest(w))); err != nil || header.Get("RateLimit-Remaining") == "" {
+		fail("slipwayd does not count pulls: there is no RateLimit-Remaining (%v)", err)
 	}
-	if l.distribution, err = w.distribution(ctx); err != nil {
-		return nil, err
-	}
-	if l.slipway, err = w.slipway(ctx); err != nil {
-		return nil, err
-	}
-	l.redis = w.redis
-	l.direct, l.theirs = at(l.upstream.addr+"/"+image), at(l.distribution.addr+"/"+image)
-	if l.ours, err = request(ctx, l.slipway, requestFor(l.upstream, image, smallConfig)); err != nil {
-		return nil, err
-	}
-	if l.unchanged, err = request(ctx, l.slipway, requestFor(l.upstream, image, "")); err != nil {
-		return nil, err
-	}
-	if !strings.HasSuffix(l.ours.path, l.direct.path) {
-		return nil, fmt.Errorf("slipwayd answered the name of another image: %s", l.ours.path)
-	}
-	return &l, nil
+	return l
 }
 
-func (l *lineup) participants() []participant {
-	return []participant{
-		{nameSlipway, l.slipway, l.redis, l.ours},
-		{nameUnchanged, l.slipway, l.redis, l.unchanged},
-		{nameDistribution, l.distribution, nil, l.theirs},
-		{nameDirect, l.upstream, nil, l.direct},
-	}
+func (l lineup) all() []participant { return []participant{l.ours, l.unchanged, l.theirs, l.direct} }
+
+// digest is that of the manifest for linux/amd64.
+func (p participant) digest(w *world) string {
+	c := engine()
+	defer c.CloseIdleConnections()
+	digest, _, err := p.child(w.ctx, c)
+	check(err)
+	return digest
 }

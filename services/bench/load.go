@@ -2,17 +2,82 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
+
+// call is a request that is sent many times. Only a 200 is an answer.
+type call struct {
+	method, url string
+	// body is JSON; "" is none. token is a bearer's, if any.
+	body, token string
+}
+
+// accepted is what engines accept.
+const accepted = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
+	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
+
+func get(url string) call        { return call{method: fasthttp.MethodGet, url: url} }
+func post(url, body string) call { return call{method: fasthttp.MethodPost, url: url, body: body} }
+
+// request is the call as it is sent; release it.
+func (k call) request() *fasthttp.Request {
+	req := fasthttp.AcquireRequest()
+	req.SetRequestURI(k.url)
+	req.Header.SetMethod(k.method)
+	req.Header.SetUserAgent("bench")
+	req.Header.Set("Accept", accepted)
+	if k.token != "" {
+		req.Header.Set("Authorization", "Bearer "+k.token)
+	}
+	if k.body != "" {
+		req.Header.SetContentType("application/json")
+		req.SetBodyString(k.body)
+	}
+	return req
+}
+
+// client keeps a connection for each of those that use it at once, to one host. It is
+// fasthttp's, not net/http's: the load shares its processors with the server, and
+// what the load takes for itself draws the ratios of servers towards 1. A request of
+// fasthttp takes a third of one of the libraries that make loads on net/http.
+func client(url string, connections int) *fasthttp.HostClient {
+	req := get(url).request()
+	defer fasthttp.ReleaseRequest(req)
+	return &fasthttp.HostClient{
+		Addr: string(req.URI().Host()), MaxConns: connections, MaxIdemponentCallAttempts: 1,
+		NoDefaultUserAgentHeader: true, DisableHeaderNamesNormalizing: true, ReadBufferSize: 16 << 10,
+	}
+}
+
+// once makes a single call, or one of several on the client's connection.
+func once(c *fasthttp.HostClient, k call) ([]byte, error) {
+	req, resp := k.request(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	if err := c.Do(req, resp); err != nil {
+		return nil, err
+	}
+	return slices.Clone(resp.Body()), wanted(k, resp)
+}
+
+func wanted(k call, resp *fasthttp.Response) error {
+	if resp.StatusCode() == fasthttp.StatusOK {
+		return nil
+	}
+	body := resp.Body()
+	return fmt.Errorf("%s %s: %d %s", k.method, k.url, resp.StatusCode(), body[:min(len(body), 500)])
+}
 
 // load is the same call from a fixed number of clients, each of which waits for an
 // answer before it asks again.
 type load struct {
-	host    string
-	call    call
+	call
 	workers int
 	// count is how many calls there are in all.
 	count int
@@ -21,121 +86,68 @@ type load struct {
 	every time.Duration
 }
 
-// sample is what one turn measured. Fields that a section does not measure are 0.
-type sample struct {
-	// rate is calls per second; p50 and p99 are latencies in seconds.
-	rate, p50, p99 float64
-	// cpu is seconds of the server under test, behind those of the server it asks,
-	// store those of Redis: each per call.
-	cpu, behind, store float64
-	// speed is bytes per second, cost CPU seconds of the server per byte, and
-	// behindCost those of the server it asks.
-	speed, cost, behindCost float64
-	// took is the seconds of a build, answered those until its request was.
-	took, answered float64
-}
-
 // run makes the calls. Any answer but the wanted one is an error.
 func (l load) run(ctx context.Context) (sample, error) {
-	conns, err := l.connect(ctx)
-	defer func() {
-		for _, c := range conns {
-			c.hangUp()
-		}
-	}()
-	if err != nil {
-		return sample{}, err
-	}
-	var left atomic.Int64
-	left.Store(int64(l.count))
-	took := make([][]time.Duration, l.workers)
-	failed := make([]error, l.workers)
+	c := client(l.url, l.workers)
+	defer c.CloseIdleConnections()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	durations := make([][]time.Duration, l.workers)
 	var wg sync.WaitGroup
 	begin := time.Now()
-	for i, c := range conns {
-		wg.Go(func() { took[i], failed[i] = l.work(c, &left, begin) })
+	for i := range l.workers {
+		wg.Go(func() {
+			var err error
+			if durations[i], err = l.work(ctx, c, &next, begin); err != nil {
+				stop(err)
+			}
+		})
 	}
 	wg.Wait()
 	elapsed := time.Since(begin)
-	for _, err := range failed {
-		if err != nil {
-			return sample{}, err
-		}
-	}
-	all := slices.Concat(took...)
-	slices.Sort(all)
-	return sample{
-		rate: float64(len(all)) / elapsed.Seconds(),
-		p50:  percentile(all, 50).Seconds(),
-		p99:  percentile(all, 99).Seconds(),
-	}, nil
+	all := slices.Sorted(slices.Values(slices.Concat(durations...)))
+	return sample{rate: float64(len(all)) / elapsed.Seconds(), p50: percentile(all, 50), p99: percentile(all, 99)}, context.Cause(ctx)
 }
 
-func (l load) connect(ctx context.Context) ([]*conn, error) {
-	var conns []*conn
-	for range l.workers {
-		c, err := dial(ctx, l.host)
-		if err != nil {
-			return conns, err
-		}
-		conns = append(conns, c)
-	}
-	return conns, nil
-}
-
-// work makes calls until none is left or one fails.
-func (l load) work(c *conn, left *atomic.Int64, begin time.Time) ([]time.Duration, error) {
-	took := make([]time.Duration, 0, l.count/l.workers*2+1)
-	for n := left.Add(-1); n >= 0; n = left.Add(-1) {
+// work makes calls until there are enough, or the context ends.
+func (l load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int64, begin time.Time) ([]time.Duration, error) {
+	req, resp := l.request(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	list := make([]time.Duration, 0, l.count/l.workers*2+1)
+	for n := next.Add(1) - 1; n < int64(l.count) && ctx.Err() == nil; n = next.Add(1) - 1 {
 		if l.every > 0 {
-			time.Sleep(time.Until(begin.Add(time.Duration(int64(l.count)-n) * l.every)))
+			time.Sleep(time.Until(begin.Add(time.Duration(n) * l.every)))
 		}
 		sent := time.Now()
-		if _, _, err := c.do(l.call, nil); err != nil {
-			left.Store(0)
-			return took, err
+		err := c.DoTimeout(req, resp, time.Minute)
+		if err == nil {
+			err = wanted(l.call, resp)
 		}
-		took = append(took, time.Since(sent))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, time.Since(sent))
 	}
-	return took, nil
+	return list, nil
 }
 
-// percentile reads a sorted list; p is 0 to 100.
-func percentile(sorted []time.Duration, p int) time.Duration {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, len(sorted)*p/100)]
+// turn is the load as a contender that is measured: with what the servers use per
+// call, the one under test, then the one behind it and Redis (nil where there is none).
+func (l load) turn(w *world, name string, under, behind, store *server) contender {
+	return contender{name, func() sample {
+		used := watch(under, behind, store)
+		s := must(l.run(w.ctx))
+		seconds := used()
+		each := float64(l.count)
+		s.cpu, s.behind, s.store = seconds[0]/each, seconds[1]/each, seconds[2]/each
+		return s
+	}}
 }
 
-// metered runs the load and adds what the servers use per call: the one under
-// test, then the one behind it and Redis, where there are any (nil where not).
-func (l load) metered(ctx context.Context, under, behind, store *server) (sample, error) {
-	var parts []*server
-	for _, s := range []*server{under, behind, store} {
-		if s == nil {
-			s = under
-		}
-		parts = append(parts, s)
-	}
-	m, err := watch(parts...)
-	if err != nil {
-		return sample{}, err
-	}
-	s, err := l.run(ctx)
-	if err != nil {
-		return s, err
-	}
-	used, err := m.used()
-	if err != nil {
-		return s, err
-	}
-	each := func(i int, of *server) float64 {
-		if of == nil {
-			return 0
-		}
-		return used[i].Seconds() / float64(l.count)
-	}
-	s.cpu, s.behind, s.store = each(0, under), each(1, behind), each(2, store)
-	return s, nil
+// warm lets a server see the call before it counts.
+func (l load) warm(w *world) {
+	l.count, l.every = min(l.count, 1000), 0
+	must(l.run(w.ctx))
 }

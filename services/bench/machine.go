@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"runtime"
@@ -35,34 +34,25 @@ func thisMachine() machine {
 	return m
 }
 
-// busy watches the processors for two seconds.
-func busy(ctx context.Context) (float64, error) {
-	idle1, all1, err := ticks()
-	if err != nil {
-		return 0, err
+// busy watches the processors for two seconds; 0 where the kernel does not say.
+func busy() float64 {
+	idle, all := ticks()
+	time.Sleep(2 * time.Second)
+	idleAfter, allAfter := ticks()
+	if allAfter == all {
+		return 0
 	}
-	if err := pause(ctx, 2*time.Second); err != nil {
-		return 0, err
-	}
-	idle2, all2, err := ticks()
-	if err != nil || all2 == all1 {
-		return 0, err
-	}
-	return round(1 - (idle2-idle1)/(all2-all1)), nil
+	return round(1 - (idleAfter-idle)/(allAfter-all))
 }
 
 // ticks reads the time that all processors were idle, and all time, from
 // /proc/stat.
-func ticks() (idle, all float64, err error) {
-	raw, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, 0, err
-	}
+func ticks() (idle, all float64) {
+	raw, _ := os.ReadFile("/proc/stat")
 	var t [8]float64 // user nice system idle iowait irq softirq steal
-	_, err = fmt.Sscanf(string(raw), "cpu %f %f %f %f %f %f %f %f",
-		&t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7])
+	_, _ = fmt.Sscanf(string(raw), "cpu %f %f %f %f %f %f %f %f", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7])
 	for _, v := range t {
 		all += v
 	}
-	return t[3] + t[4], all, err
+	return t[3] + t[4], all
 }

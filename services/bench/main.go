@@ -5,6 +5,9 @@
 // peers are built from services/tools.
 //
 //	go run ./services/bench -only digest,submit -rounds 3
+//
+// A measurement is a line in the table of sections and a file. It is written
+// without error returns: check and must end the section whose step fails.
 package main
 
 import (
@@ -86,33 +89,28 @@ func bench(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w, err := newWorld(s)
+	w, err := newWorld(ctx, s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
 	r := newReport(s)
-	return errors.Join(measure(ctx, w, r, chosen), r.print(s.out))
+	return errors.Join(measure(w, r, chosen), r.print(s.out))
 }
 
 // measure runs the sections. One that fails leaves the others their turn.
-func measure(ctx context.Context, w *world, r *report, chosen []section) error {
+func measure(w *world, r *report, chosen []section) error {
 	var problems []error
-	var err error
-	if r.Machine.BusyBefore, err = busy(ctx); err != nil {
-		return err
-	}
+	r.Machine.BusyBefore = busy()
 	for _, sec := range chosen {
-		if ctx.Err() != nil {
+		if w.ctx.Err() != nil {
 			break
 		}
-		fmt.Fprintf(os.Stderr, "bench: %s\n", sec.name())
-		if err := sec.measure(ctx, w, &sheet{report: r, section: sec.name()}); err != nil {
-			problems = append(problems, fmt.Errorf("section %s: %w", sec.name(), err))
+		fmt.Fprintf(os.Stderr, "bench: %s\n", sec.name)
+		if err := sec.run(w, &sheet{report: r, section: sec.name}); err != nil {
+			problems = append(problems, fmt.Errorf("section %s: %w", sec.name, err))
 		}
 	}
-	if r.Machine.BusyAfter, err = busy(ctx); err != nil {
-		problems = append(problems, err)
-	}
+	r.Machine.BusyAfter = busy()
 	return errors.Join(problems...)
 }

@@ -27,7 +27,7 @@ type command struct {
 	as *syscall.Credential
 	// data is its folder, if it has one.
 	data string
-	// ready answers nil when it may be used.
+	// ready returns nil when it may be used.
 	ready func(context.Context) error
 }
 
@@ -41,7 +41,9 @@ type server struct {
 	took time.Duration
 }
 
-// fleet is every process that runs; stopAll leaves none.
+func (s *server) url(path string) string { return "http://" + s.addr + path }
+
+// fleet is processes that run; stopAll leaves none.
 type fleet struct {
 	// logs is the folder for what the servers say.
 	logs    string
@@ -104,7 +106,7 @@ func (s *server) wait(ctx context.Context) error {
 }
 
 // stop ends a server and waits for that.
-func (f *fleet) stop(s *server) {
+func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
 	select {
 	case <-s.ended:
@@ -117,7 +119,7 @@ func (f *fleet) stop(s *server) {
 // stopAll ends what still runs, last first.
 func (f *fleet) stopAll() {
 	for i := len(f.running) - 1; i >= 0; i-- {
-		f.stop(f.running[i])
+		f.running[i].stop()
 	}
 	f.running = nil
 }
@@ -129,12 +131,21 @@ func tail(path string) string {
 }
 
 // freeAddr is an address on loopback that was free a moment ago.
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+func freeAddr() string {
+	l := must(net.Listen("tcp", "127.0.0.1:0"))
+	check(l.Close())
+	return l.Addr().String()
+}
+
+// listens waits for somebody to accept connections.
+func listens(network, addr string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err == nil {
+			err = c.Close()
+		}
+		return err
 	}
-	return l.Addr().String(), l.Close()
 }
 
 // answers waits for a 200 at a URL.

@@ -53,37 +53,52 @@ func (s *sheet) tell(metric string, value float64, unit string) {
 	})
 }
 
-// hold notes a value and whether it keeps to the bar.
+// hold notes a value and whether it keeps to the bar, if it is one.
 func (s *sheet) hold(metric string, value float64, unit string, b bar) {
 	s.tell(metric, value, unit)
+	if b == (bar{}) {
+		return
+	}
 	f := &s.report.Figures[len(s.report.Figures)-1]
 	met := b.met(value)
 	f.Bar, f.Met = b.String(), &met
 }
 
-// bar is what a value should be: at most or at least something.
+// medians notes metrics of a contender, without bars.
+func (s *sheet) medians(r results, name string, metrics ...metric) {
+	for _, m := range metrics {
+		s.tell(strings.TrimSpace(name+" "+m.name), r.median(name, m), m.unit)
+	}
+}
+
+// median holds a metric of a contender to a bar.
+func (s *sheet) median(r results, name string, m metric, b bar) {
+	s.hold(strings.TrimSpace(name+" "+m.name), r.median(name, m), m.unit, b)
+}
+
+// ratio holds a metric of one contender, over that of another, to a bar.
+func (s *sheet) ratio(r results, a, b string, m metric, to bar) {
+	s.hold(strings.TrimSpace(a+" "+m.name)+" / "+b, r.ratio(a, b, m), "x", to)
+}
+
+// bar is what a value should be: at most or at least something. The zero value is
+// no bar.
 type bar struct {
-	least bool
+	op    string
 	limit float64
 }
 
-func atMost(limit float64) bar  { return bar{false, limit} }
-func atLeast(limit float64) bar { return bar{true, limit} }
+func atMost(limit float64) bar  { return bar{"<=", limit} }
+func atLeast(limit float64) bar { return bar{">=", limit} }
 
 func (b bar) met(v float64) bool {
-	if b.least {
+	if b.op == ">=" {
 		return v >= b.limit
 	}
 	return v <= b.limit
 }
 
-func (b bar) String() string {
-	op := "<= "
-	if b.least {
-		op = ">= "
-	}
-	return op + strconv.FormatFloat(b.limit, 'g', -1, 64)
-}
+func (b bar) String() string { return b.op + " " + strconv.FormatFloat(b.limit, 'g', -1, 64) }
 
 // round keeps four significant digits: the rest is noise. What is no number is 0,
 // since JSON has no way to say it; its bar is judged before.

@@ -1,28 +1,39 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// section measures one thing that design.md sets a bar for.
-type section interface {
+// section measures one thing that has a bar.
+type section struct {
 	// name is what -only and the figures call it.
-	name() string
-	// measure writes what it finds on the sheet.
-	measure(ctx context.Context, w *world, s *sheet) error
+	name string
+	// measure writes what it finds on the sheet. What it starts with the world's
+	// start ends with the section.
+	measure func(*world, *sheet)
 }
 
+// sections is the table of all: a measurement is a line here, and a file.
 func sections() []section {
-	return []section{startSection{}, digestSection{}, tagSection{}, blobSection{}, pullsSection{}, submitSection{}, traceSection{}, countSection{}, buildSection{}, sifSection{}}
+	return []section{
+		{"start", measureStart},
+		{"digest", measureDigest},
+		{"tag", measureTag},
+		{"blob", measureBlob},
+		{"pulls", measurePulls},
+		{"submit", measureSubmit},
+		{"trace", measureTrace},
+		{"count", measureCount},
+		{"build", measureBuild},
+		{"sif", measureSif},
+	}
 }
 
-func sectionNames() []string {
-	var names []string
+func sectionNames() (names []string) {
 	for _, s := range sections() {
-		names = append(names, s.name())
+		names = append(names, s.name)
 	}
 	return names
 }
@@ -35,79 +46,42 @@ func choose(only []string) ([]section, error) {
 		}
 	}
 	return slices.DeleteFunc(sections(), func(s section) bool {
-		return len(only) > 0 && !slices.Contains(only, s.name())
+		return len(only) > 0 && !slices.Contains(only, s.name)
 	}), nil
 }
 
-// contender is one of those that take turns.
-type contender struct {
-	name string
-	turn func(context.Context) (sample, error)
-}
-
-// results are the samples of each contender by its name, in order of rounds.
-type results map[string][]sample
-
-// alternate gives every contender a turn in every round, so that whatever else
-// the machine does hits all of them.
-func alternate(ctx context.Context, rounds int, contenders []contender) (results, error) {
-	out := results{}
-	for range rounds {
-		for _, c := range contenders {
-			s, err := c.turn(ctx)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", c.name, err)
-			}
-			out[c.name] = append(out[c.name], s)
+// run measures, and returns what ended the section early, if anything did.
+func (s section) run(w *world, sheet *sheet) (err error) {
+	defer w.fleet.stopAll()
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case failure:
+			err = p.error
+		default:
+			panic(p)
 		}
-	}
-	return out, nil
+	}()
+	s.measure(w, sheet)
+	return nil
 }
 
-// median is the middle of what pick reads from a contender's samples.
-func (r results) median(name string, pick func(sample) float64) float64 {
-	var list []float64
-	for _, s := range r[name] {
-		list = append(list, pick(s))
+// failure is what check ends a section with.
+type failure struct{ error }
+
+// check ends the section where there is an error. It is for the section's own
+// goroutine.
+func check(err error) {
+	if err != nil {
+		panic(failure{err})
 	}
-	return median(list)
 }
 
-// least is the smallest of what pick reads from a contender's samples.
-func (r results) least(name string, pick func(sample) float64) float64 {
-	var list []float64
-	for _, s := range r[name] {
-		list = append(list, pick(s))
-	}
-	return slices.Min(list)
+// must is a value without its error, which ends the section.
+func must[T any](v T, err error) T {
+	check(err)
+	return v
 }
 
-// ratio is the median of a/b within each round.
-func (r results) ratio(a, b string, pick func(sample) float64) float64 {
-	var list []float64
-	for i := range r[a] {
-		list = append(list, pick(r[a][i])/pick(r[b][i]))
-	}
-	return median(list)
-}
-
-// difference is the median of a-b within each round.
-func (r results) difference(a, b string, pick func(sample) float64) float64 {
-	var list []float64
-	for i := range r[a] {
-		list = append(list, pick(r[a][i])-pick(r[b][i]))
-	}
-	return median(list)
-}
-
-func median(list []float64) float64 {
-	if len(list) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(list))
-	mid := len(sorted) / 2
-	if len(sorted)%2 == 0 {
-		return (sorted[mid-1] + sorted[mid]) / 2
-	}
-	return sorted[mid]
-}
+// fail ends the section with a reason.
+func fail(format string, args ...any) { check(fmt.Errorf(format, args...)) }

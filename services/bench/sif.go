@@ -1,27 +1,25 @@
 package main
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
-
-// sifSection measures the CPU of a Singularity image of a served image, from the
-// request until it is pushed: slipwayd and the tar2sqfs that it starts. The peer is
-// tar2sqfs alone, with the same options, on the same tree as one tar file: it neither
-// decompresses nor reads or writes a registry.
-type sifSection struct{}
-
-func (sifSection) name() string { return "sif" }
 
 const (
 	nameAlone = "tar2sqfs"
@@ -33,190 +31,174 @@ const (
 	namePlain  = "slipway, plain layers"
 )
 
-func (sifSection) measure(ctx context.Context, w *world, s *sheet) error {
+// Images of a real tree, the Go installation: in layers as they usually are, and in
+// layers that need no decompression.
+const (
+	treeGzip  = "bench/tree:gzip"
+	treePlain = "bench/tree:plain"
+)
+
+// measureSif measures the CPU of a Singularity image of a served image, from the
+// request until it is pushed: slipwayd and the tar2sqfs that it starts. The peer is
+// tar2sqfs alone, with the same options, on the same tree as one tar file: it neither
+// decompresses nor reads or writes a registry.
+func measureSif(w *world, s *sheet) {
 	if _, err := exec.LookPath("tar2sqfs"); err != nil {
-		return errors.New("there is no tar2sqfs (apt-get install squashfs-tools-ng)")
+		fail("there is no tar2sqfs (apt-get install squashfs-tools-ng)")
 	}
-	tree, err := w.pushTree(ctx)
-	if err != nil {
-		return err
-	}
-	server, err := w.startSifs(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.fleet.stop(server)
-	tool := func(name, file string, args ...string) contender {
-		return contender{name, func(ctx context.Context) (sample, error) { return alone(ctx, name, file, args...) }}
-	}
-	ours := func(name, image string) contender {
-		return contender{name, func(ctx context.Context) (sample, error) { return w.sifOf(ctx, server, image) }}
-	}
+	tree := w.pushTree()
+	server := w.startSifs()
 	squash := []string{"tar2sqfs", "--quiet", "--no-skip", "--force", "--compressor", "zstd", "--comp-extra", "level=3", filepath.Join(w.dir, "alone.sqfs")}
 	turns := []contender{
-		tool(nameAlone, tree, squash...), ours(namePlain, treePlain), ours(nameGzip, treeGzip),
-		tool(nameUnpacks, tree+".gz", squash...), tool(nameGunzip, tree+".gz", "gzip", "-dc"),
+		{nameAlone, func() sample { return w.alone(tree, squash...) }},
+		{namePlain, func() sample { return w.sifOf(server, treePlain) }},
+		{nameGzip, func() sample { return w.sifOf(server, treeGzip) }},
+		{nameUnpacks, func() sample { return w.alone(tree+".gz", squash...) }},
+		{nameGunzip, func() sample { return w.alone(tree+".gz", "gzip", "-dc") }},
 	}
-	if _, err := alternate(ctx, 1, turns); err != nil {
-		return err
-	}
-	found, err := alternate(ctx, w.rounds, turns)
-	if err != nil {
-		return err
-	}
+	alternate(w, 1, turns...)
+	r := alternate(w, w.rounds, turns...)
+	whole := metric{"", "s", func(s sample) float64 { return s.cpu }}
 	for _, t := range turns {
-		s.tell(t.name+" cpu", found.median(t.name, cpu), "s")
+		s.tell(t.name+" cpu", r.median(t.name, whole), "s")
 	}
-	s.tell(nameGzip+" time", found.median(nameGzip, took), "s")
-	s.tell(nameGunzip+" / "+nameAlone, found.ratio(nameGunzip, nameAlone, cpu), "x")
-	s.tell(nameGzip+" / "+nameUnpacks, found.ratio(nameGzip, nameUnpacks, cpu), "x")
-	s.tell(namePlain+" / "+nameAlone, found.ratio(namePlain, nameAlone, cpu), "x")
-	s.hold(nameGzip+" / "+nameAlone, found.ratio(nameGzip, nameAlone, cpu), "x", atMost(1.2))
-	if err := w.profile(ctx, "sif", server, turns[2]); err != nil {
-		return err
-	}
-	return measureLargeSif(ctx, w, s)
+	s.tell(nameGzip+" time", r.median(nameGzip, took)/1e3, "s")
+	s.ratio(r, nameGunzip, nameAlone, whole, bar{})
+	s.ratio(r, nameGzip, nameUnpacks, whole, bar{})
+	s.ratio(r, namePlain, nameAlone, whole, bar{})
+	s.ratio(r, nameGzip, nameAlone, whole, atMost(1.2))
+	w.profile("sif", server, turns[2])
+	server.stop()
+	w.measureLargeSif(s)
 }
 
 // measureLargeSif looks at the memory that a fresh slipwayd takes for an image of
 // 2 GB.
-func measureLargeSif(ctx context.Context, w *world, s *sheet) error {
-	if err := w.push(ctx, largeImage); err != nil {
-		return err
-	}
-	server, err := w.startSifs(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.fleet.stop(server)
-	if err := pause(ctx, settled); err != nil {
-		return err
-	}
-	before, err := server.memory()
-	if err != nil {
-		return err
-	}
-	if err := server.forgetPeak(); err != nil {
-		return err
-	}
-	watching, stop := context.WithCancel(ctx)
+func (w *world) measureLargeSif(s *sheet) {
+	w.push(largeImage)
+	server := w.startSifs()
+	w.pause(settled)
+	before := server.memory()
+	server.forgetPeak()
+	watching, stop := context.WithCancel(w.ctx)
 	defer stop()
-	child := make(chan float64)
+	child := make(chan float64, 1)
 	go func() { child <- server.childPeak(watching) }()
-	if _, err := w.sifOf(ctx, server, largeImage); err != nil {
-		return err
-	}
+	w.sifOf(server, largeImage)
 	stop()
-	below := <-child
-	own, err := server.peak()
-	if err != nil {
-		return err
-	}
+	below, own := <-child, server.peak()
 	s.tell("2 GB: slipwayd's peak above its idle memory", own-before, "MB")
 	s.tell("2 GB: tar2sqfs's peak", below, "MB")
 	s.hold("2 GB: both", own-before+below, "MB", atMost(64))
-	return nil
 }
 
 // startSifs starts a slipwayd whose first user has a login at the upstream registry.
-func (w *world) startSifs(ctx context.Context) (*server, error) {
-	logins := filepath.Join(w.dir, "logins.json")
+func (w *world) startSifs() *server {
 	auth := base64.StdEncoding.EncodeToString([]byte("bench:bench"))
-	if err := os.WriteFile(logins, fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, w.up.addr, auth), 0o600); err != nil {
-		return nil, err
-	}
-	platform, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	return w.startSlipway(ctx, "SLIPWAY_ADMIN_REGISTRY_AUTH_FILE="+logins, "SLIPWAY_PLATFORM_HTTP_ADDR="+platform,
-		"SLIPWAY_LIMIT_BUILDS_USER=1000000000/1h")
+	logins := w.file("logins.json", fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, w.up.addr, auth))
+	return w.startSlipway("SLIPWAY_ADMIN_REGISTRY_AUTH_FILE="+logins, "SLIPWAY_PLATFORM_HTTP_ADDR="+freeAddr())
 }
 
 // alone is the processor time of a program that reads a file.
-func alone(ctx context.Context, name, file string, args ...string) (sample, error) {
-	in, err := os.Open(file)
-	if err != nil {
-		return sample{}, err
-	}
+func (w *world) alone(file string, args ...string) sample {
+	in := must(os.Open(file))
 	defer in.Close()
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd := exec.CommandContext(w.ctx, args[0], args[1:]...)
 	cmd.Stdin = in
 	begin := time.Now()
-	if err := cmd.Run(); err != nil {
-		return sample{}, fmt.Errorf("%s: %w", name, err)
-	}
+	check(cmd.Run())
 	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	return sample{cpu: used.Seconds(), took: time.Since(begin).Seconds()}, nil
+	return sample{cpu: used.Seconds(), took: time.Since(begin).Seconds()}
 }
 
 // sifOf makes a Singularity image in a repository that nobody has used.
-func (w *world) sifOf(ctx context.Context, server *server, image string) (sample, error) {
-	token, err := os.ReadFile(filepath.Join(server.data, "admin-token"))
-	if err != nil {
-		return sample{}, err
-	}
+func (w *world) sifOf(server *server, image string) sample {
 	body := fmt.Sprintf(`{"containerImage":%q,"freeze":true,"format":"sif","buildRepository":%q,"platformAccessToken":%q}`,
-		w.up.addr+"/"+image, fmt.Sprintf("%s/sif/r%d", w.up.addr, time.Now().UnixNano()), strings.TrimSpace(string(token)))
-	own, err := server.cpu()
-	if err != nil {
-		return sample{}, err
-	}
-	children, err := server.childCPU()
-	if err != nil {
-		return sample{}, err
-	}
-	begin := time.Now()
-	a, err := submit(ctx, server, body)
-	if err != nil {
-		return sample{}, err
-	}
-	if err := waitForBuild(ctx, server, a.RequestID); err != nil {
-		return sample{}, err
-	}
-	took := time.Since(begin)
-	ownAfter, err1 := server.cpu()
-	childrenAfter, err2 := server.childCPU()
-	used := ownAfter - own + childrenAfter - children
-	return sample{cpu: used.Seconds(), took: took.Seconds()}, errors.Join(err1, err2)
+		w.up.addr+"/"+image, fmt.Sprintf("%s/sif/r%d", w.up.addr, time.Now().UnixNano()), server.token())
+	used, children, begin := watch(server), server.childCPU(), time.Now()
+	w.built(server, server.submit(body).RequestID)
+	return sample{took: time.Since(begin).Seconds(), cpu: used()[0] + server.childCPU() - children}
 }
 
-// waitForBuild asks now and then whether a request's build has ended.
-func waitForBuild(ctx context.Context, server *server, request string) error {
-	for {
+// built asks now and then whether a request's build has ended.
+func (w *world) built(server *server, request string) {
+	for ; ; w.pause(50 * time.Millisecond) {
 		var status struct {
 			Status    string `json:"status"`
 			Succeeded bool   `json:"succeeded"`
 			Reason    string `json:"reason"`
 		}
-		if err := getJSON(ctx, "http://"+server.addr+"/v1alpha2/container/"+request+"/status", &status); err != nil {
-			return err
+		raw, _, err := read(w.ctx, http.DefaultClient, server.url("/v1alpha2/container/"+request+"/status"))
+		check(err)
+		check(json.Unmarshal(raw, &status))
+		if status.Succeeded {
+			return
 		}
-		switch {
-		case status.Succeeded:
-			return nil
-		case status.Status == "DONE":
-			return fmt.Errorf("the build failed: %s", status.Reason)
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return err
+		if status.Status == "DONE" {
+			fail("the build failed: %s", status.Reason)
 		}
 	}
 }
 
-func getJSON(ctx context.Context, url string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// pushTree pushes both images of the tree, and returns the tree as one tar file;
+// beside it is the same as .gz.
+func (w *world) pushTree() string {
+	root := strings.TrimSpace(string(must(exec.CommandContext(w.ctx, "go", "env", "GOROOT").Output())))
+	var all []string
+	var plain, packed []v1.Layer
+	for i, dirs := range [][]string{{"bin", "pkg"}, {"src/cmd"}, {"lib", "src/internal", "src/net", "src/crypto", "src/runtime"}} {
+		all = append(all, dirs...)
+		file := filepath.Join(w.dir, fmt.Sprintf("tree-%d.tar", i))
+		check(writeTree(file, root, dirs))
+		plain = append(plain, newLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return os.Open(file) }))
+		packed = append(packed, newLayer(types.OCILayer, func() (io.ReadCloser, error) { return os.Open(file + ".gz") }))
+	}
+	whole := filepath.Join(w.dir, "tree.tar")
+	check(writeTree(whole, root, all))
+	w.pushAs(treePlain, makeImage(platforms()[0], plain...))
+	w.pushAs(treeGzip, makeImage(platforms()[0], packed...))
+	return whole
+}
+
+// writeTree writes folders as a tar, and that again as .gz.
+func writeTree(path, root string, dirs []string) (err error) {
+	f := must(os.Create(path))
+	defer func() { err = errors.Join(err, f.Close()) }()
+	packed := must(os.Create(path + ".gz"))
+	defer func() { err = errors.Join(err, packed.Close()) }()
+	z := gzip.NewWriter(packed)
+	out := tar.NewWriter(io.MultiWriter(f, z))
+	for _, dir := range dirs {
+		check(filepath.WalkDir(filepath.Join(root, dir), func(name string, d fs.DirEntry, err error) error {
+			if err == nil {
+				err = addTo(out, root, name, d)
+			}
+			return err
+		}))
+	}
+	return errors.Join(out.Close(), z.Close())
+}
+
+func addTo(out *tar.Writer, root, name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil || !info.IsDir() && !info.Mode().IsRegular() {
+		return err
+	}
+	h, err := tar.FileInfoHeader(info, "")
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	if h.Name, err = filepath.Rel(root, name); err != nil {
+		return err
+	}
+	if err := out.WriteHeader(h); err != nil || info.IsDir() {
+		return err
+	}
+	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, raw)
-	}
-	return errors.Join(err, json.Unmarshal(raw, into))
+	defer f.Close()
+	_, err = io.Copy(out, f)
+	return err
 }

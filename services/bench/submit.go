@@ -1,56 +1,28 @@
 package main
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
-// submitSection measures container requests for an existing image, with a small
+// measureSubmit measures container requests for an existing image, with a small
 // containerConfig, at one process with everything embedded.
-type submitSection struct{}
-
-func (submitSection) name() string { return "submit" }
-
-func (submitSection) measure(ctx context.Context, w *world, s *sheet) error {
-	if err := w.push(ctx, appImage); err != nil {
-		return err
-	}
-	server, err := w.startSlipway(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.fleet.stop(server)
+func measureSubmit(w *world, s *sheet) {
 	const alone, together = "one client", "16 clients"
-	turn := func(name string, workers, count int) contender {
-		body := requestFor(w.up, appImage, smallConfig)
-		load := load{host: server.addr, call: post(server.addr, "/v1alpha2/container", body), workers: workers, count: count}
-		return contender{name, func(ctx context.Context) (sample, error) { return load.metered(ctx, server, w.up, nil) }}
+	w.push(appImage)
+	server := w.startSlipway()
+	request := server.submitting(requestFor(w.up, appImage, smallConfig))
+	turns := []contender{
+		load{call: request, workers: 1, count: w.requests / 10}.turn(w, alone, server, nil, nil),
+		load{call: request, workers: 16, count: w.requests / 2}.turn(w, together, server, nil, nil),
 	}
-	turns := []contender{turn(alone, 1, w.requests/10), turn(together, 16, w.requests/2)}
-	if _, err := alternate(ctx, 1, turns); err != nil {
-		return err
-	}
-	before, err := server.memory()
-	if err != nil {
-		return err
-	}
-	r, err := alternate(ctx, w.rounds, turns)
-	if err != nil {
-		return err
-	}
-	after, err := server.memory()
-	if err != nil {
-		return err
-	}
-	s.hold(alone+" p50", r.median(alone, p50)*1000, "ms", atMost(3))
-	s.tell(alone+" p99", r.median(alone, p99)*1000, "ms")
-	s.tell(alone+" cpu", r.median(alone, cpu)*1e6, "us")
-	s.hold(together+" rate", r.median(together, rate), "1/s", atLeast(2000))
-	s.tell(together+" p50", r.median(together, p50)*1000, "ms")
-	s.tell(together+" p99", r.median(together, p99)*1000, "ms")
-	s.tell(together+" cpu", r.median(together, cpu)*1e6, "us")
+	alternate(w, 1, turns...)
+	before := server.memory()
+	r := alternate(w, w.rounds, turns...)
+	after := server.memory()
+	s.median(r, alone, p50, atMost(3))
+	s.medians(r, alone, p99, cpu)
+	s.median(r, together, rate, atLeast(2000))
+	s.medians(r, together, p50, p99, cpu)
 	s.remark = fmt.Sprintf("after %d more requests", w.rounds*(w.requests/10+w.requests/2))
 	s.tell("memory before", before, "MB")
 	s.tell("memory after", after, "MB")
-	return w.profile(ctx, "submit", server, turns[1])
+	w.profile("submit", server, turns[1])
 }

@@ -1,46 +1,34 @@
 package main
 
-import "context"
+import "net/http"
 
-// tagSection measures GET of a manifest by tag, one request at a time: slipwayd
+// measureTag measures GET of a manifest by tag, one request at a time: slipwayd
 // and distribution ask the upstream registry each time whether the tag has moved.
 // The yardstick is that question alone, a HEAD at the upstream registry.
-type tagSection struct{}
-
-func (tagSection) name() string { return "tag" }
-
-func (tagSection) measure(ctx context.Context, w *world, s *sheet) error {
-	l, err := newLineup(ctx, w, appImage)
-	if err != nil {
-		return err
-	}
-	s.remark = w.remarkRedis()
+func measureTag(w *world, s *sheet) {
 	const directHead = "direct HEAD"
-	count := w.requests / 10
-	turn := func(name string, t target, k call, count int, server *server) contender {
-		load := load{host: t.host, call: k, workers: 1, count: count}
-		return contender{name, func(ctx context.Context) (sample, error) { return load.metered(ctx, server, nil, nil) }}
+	l := w.lineup(appImage)
+	s.remark = w.remarkRedis()
+	var turns []contender
+	for _, t := range []struct {
+		name, method string
+		to           participant
+		count        int
+	}{
+		{nameSlipway, http.MethodGet, l.ours, w.requests / 10},
+		{directHead, http.MethodHead, l.direct, w.requests / 10},
+		{nameUnchanged, http.MethodGet, l.unchanged, w.requests / 10},
+		{nameDistribution, http.MethodGet, l.theirs, w.requests / 50}, // slow
+	} {
+		load := load{call: call{method: t.method, url: t.to.manifest(t.to.ref)}, workers: 1, count: t.count}
+		turns = append(turns, load.turn(w, t.name, t.to.server, nil, nil))
 	}
-	ours, plain := l.ours.manifest(l.ours.ref), l.unchanged.manifest(l.unchanged.ref)
-	theirs, direct := l.theirs.manifest(l.theirs.ref), l.direct.manifest(l.direct.ref)
-	turns := []contender{
-		turn(nameSlipway, ours, ours.get(), count, l.slipway),
-		turn(directHead, direct, direct.head(), count, l.upstream),
-		turn(nameUnchanged, plain, plain.get(), count, l.slipway),
-		turn(nameDistribution, theirs, theirs.get(), count/5, l.distribution), // slow
-	}
-	if _, err := alternate(ctx, 1, turns); err != nil {
-		return err
-	}
-	r, err := alternate(ctx, w.rounds, turns)
-	if err != nil {
-		return err
-	}
+	alternate(w, 1, turns...)
+	r := alternate(w, w.rounds, turns...)
 	for _, t := range turns {
-		s.tell(t.name+" p50", r.median(t.name, p50)*1000, "ms")
-		s.tell(t.name+" cpu", r.median(t.name, cpu)*1e6, "us")
+		s.medians(r, t.name, p50, cpu)
 	}
-	s.hold("slipway p50 / direct HEAD", r.ratio(nameSlipway, directHead, p50), "x", atMost(2))
-	s.hold("slipway unchanged p50 / direct HEAD", r.ratio(nameUnchanged, directHead, p50), "x", atMost(2))
-	return w.profile(ctx, "tag", l.slipway, turns[0])
+	s.ratio(r, nameSlipway, directHead, p50, atMost(2))
+	s.ratio(r, nameUnchanged, directHead, p50, atMost(2))
+	w.profile("tag", w.slipway(), turns[0])
 }

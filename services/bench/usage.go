@@ -1,92 +1,104 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// cpu is the processor time that the process has used, user and system, threads
-// that ended included. Exact to the nanosecond: it is the process's CPU clock
+// cpu is the processor time that the process has used, in seconds, user and system,
+// threads that ended included. Exact to the nanosecond: it is the process's CPU clock
 // (clock_getcpuclockid(3)), where /proc/PID/stat counts in hundredths of a second.
-func (s *server) cpu() (time.Duration, error) {
+func (s *server) cpu() float64 {
 	const cpuclockSched = 2
-	id := ^s.cmd.Process.Pid<<3 | cpuclockSched
-	var ts syscall.Timespec
-	_, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, uintptr(id), uintptr(unsafe.Pointer(&ts)), 0)
-	if errno != 0 {
-		return 0, fmt.Errorf("reading the CPU clock of %s: %w", s.name, errno)
+	var ts unix.Timespec
+	check(unix.ClockGettime(int32(^s.cmd.Process.Pid<<3|cpuclockSched), &ts))
+	return time.Duration(ts.Nano()).Seconds()
+}
+
+// watch begins to measure; used returns the seconds of each server since then, 0 for
+// one that is nil.
+func watch(servers ...*server) (used func() []float64) {
+	read := func() []float64 {
+		list := make([]float64, len(servers))
+		for i, s := range servers {
+			if s != nil {
+				list[i] = s.cpu()
+			}
+		}
+		return list
 	}
-	return time.Duration(ts.Nano()), nil
+	before := read()
+	return func() []float64 {
+		now := read()
+		for i := range now {
+			now[i] -= before[i]
+		}
+		return now
+	}
 }
 
-// memory is the resident set in MB (10^6 bytes).
-func (s *server) memory() (float64, error) { return s.status("VmRSS:") }
+// memory is the resident set in MB (10^6 bytes), peak the largest since forgetPeak.
+func (s *server) memory() float64 { return must(resident(s.cmd.Process.Pid, "VmRSS:")) }
+func (s *server) peak() float64   { return must(resident(s.cmd.Process.Pid, "VmHWM:")) }
 
-// peak is the largest resident set since forgetPeak, in MB.
-func (s *server) peak() (float64, error) { return s.status("VmHWM:") }
-
-// forgetPeak starts the peak anew.
-func (s *server) forgetPeak() error {
-	return os.WriteFile(s.proc("clear_refs"), []byte("5"), 0)
+// forgetPeak starts the peak anew, where that is permitted.
+func (s *server) forgetPeak() {
+	if err := os.WriteFile(proc(s.cmd.Process.Pid, "clear_refs"), []byte("5"), 0); err != nil {
+		fmt.Fprintln(os.Stderr, "bench: the peak of memory counts from the start:", err)
+	}
 }
 
-func (s *server) proc(file string) string {
-	return fmt.Sprintf("/proc/%d/%s", s.cmd.Process.Pid, file)
-}
+func proc(pid int, file string) string { return fmt.Sprintf("/proc/%d/%s", pid, file) }
 
-func (s *server) status(field string) (float64, error) { return resident(s.proc("status"), field) }
-
-// resident reads a size in MB from a /proc/PID/status, which counts in KiB.
-func resident(path, field string) (float64, error) {
-	raw, err := os.ReadFile(filepath.Clean(path))
+// resident reads a size in MB from a process's status, which counts in KiB.
+func resident(pid int, field string) (float64, error) {
+	raw, err := os.ReadFile(proc(pid, "status"))
 	if err != nil {
 		return 0, err
 	}
 	_, rest, _ := strings.Cut(string(raw), field)
 	words := strings.Fields(rest)
 	if len(words) == 0 {
-		return 0, fmt.Errorf("%s has no %s", path, field)
+		return 0, fmt.Errorf("process %d has no %s", pid, field)
 	}
 	kib, err := strconv.ParseFloat(words[0], 64)
 	return kib * 1024 / 1e6, err
 }
 
-// meter adds up what several servers use.
-type meter struct {
-	servers []*server
-	before  []time.Duration
+// childCPU is the processor time of the process's children that have ended, and of
+// theirs, in seconds, to the hundredth.
+func (s *server) childCPU() float64 {
+	_, rest, _ := strings.Cut(string(must(os.ReadFile(proc(s.cmd.Process.Pid, "stat")))), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 15 {
+		fail("the stat of %s has %d fields", s.name, len(fields))
+	}
+	// cutime and cstime of proc(5)
+	return (must(strconv.ParseFloat(fields[13], 64)) + must(strconv.ParseFloat(fields[14], 64))) / 100
 }
 
-// watch begins to measure.
-func watch(servers ...*server) (*meter, error) {
-	m := &meter{servers: servers}
-	var err error
-	m.before, err = m.read()
-	return m, err
-}
-
-func (m *meter) read() ([]time.Duration, error) {
-	out := make([]time.Duration, len(m.servers))
-	for i, s := range m.servers {
-		var err error
-		if out[i], err = s.cpu(); err != nil {
-			return nil, err
+// childPeak is the largest resident set of any tar2sqfs below the process, in MB,
+// looked at until ctx ends.
+func (s *server) childPeak(ctx context.Context) (peak float64) {
+	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
+		lists, _ := filepath.Glob(proc(s.cmd.Process.Pid, "task/*/children")) // a thread may have ended
+		for _, list := range lists {
+			raw, _ := os.ReadFile(filepath.Clean(list))
+			for _, field := range strings.Fields(string(raw)) {
+				id, _ := strconv.Atoi(field)
+				if name, _ := os.ReadFile(proc(id, "comm")); strings.TrimSpace(string(name)) == "tar2sqfs" {
+					mb, _ := resident(id, "VmHWM:")
+					peak = max(peak, mb)
+				}
+			}
 		}
 	}
-	return out, nil
-}
-
-// used is what each server has used since watch, in their order.
-func (m *meter) used() ([]time.Duration, error) {
-	now, err := m.read()
-	for i := range now {
-		now[i] -= m.before[i]
-	}
-	return now, err
+	return peak
 }

@@ -3,18 +3,24 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // world is what the sections share: servers that start when the first section
 // needs them, and the images at the upstream registry.
 type world struct {
 	settings
+	// ctx ends with the program.
+	ctx   context.Context //nolint:containedctx // a world is one run of the program, which is over when this is
 	dir   string
 	extra []string // more folders to remove
-	fleet fleet
+
+	// fleet ends with each section, lasting with the program.
+	fleet, lasting fleet
 
 	up, peer, shared *server
 	redis            *server // nil when redis-server is not installed
@@ -23,17 +29,18 @@ type world struct {
 	ctl              string // path of buildctl, once it is built
 }
 
-func newWorld(s settings) (*world, error) {
+func newWorld(ctx context.Context, s settings) (*world, error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-")
 	if err != nil {
 		return nil, err
 	}
-	return &world{settings: s, dir: dir, fleet: fleet{logs: dir}, pushed: map[string]bool{}}, nil
+	return &world{settings: s, ctx: ctx, dir: dir, fleet: fleet{logs: dir}, lasting: fleet{logs: dir}, pushed: map[string]bool{}}, nil
 }
 
 // close ends every process and removes every file.
 func (w *world) close() error {
 	w.fleet.stopAll()
+	w.lasting.stopAll()
 	var problems []error
 	for _, dir := range append(w.extra, w.dir) {
 		problems = append(problems, os.RemoveAll(dir))
@@ -41,23 +48,42 @@ func (w *world) close() error {
 	return errors.Join(problems...)
 }
 
-// upstream is a registry (olareg) on disk.
-func (w *world) upstream(ctx context.Context) (*server, error) {
-	if w.up != nil {
-		return w.up, nil
+// start runs a server until the section ends; keep until the program does.
+func (w *world) start(c command) *server { return must(w.fleet.start(w.ctx, c)) }
+func (w *world) keep(c command) *server  { return must(w.lasting.start(w.ctx, c)) }
+
+// file writes a file of the world's folder, and returns its path.
+func (w *world) file(name, text string) string {
+	path := filepath.Join(w.dir, name)
+	check(os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// pause waits, or ends the section with the program.
+func (w *world) pause(d time.Duration) {
+	select {
+	case <-w.ctx.Done():
+		check(w.ctx.Err())
+	case <-time.After(d):
 	}
-	path, err := buildPeer(ctx, w.bin, olaregPackage)
-	if err != nil {
-		return nil, err
+}
+
+// profile takes turns of a contender for a few seconds and writes slipwayd's CPU
+// profile of that time to profiles/NAME.pprof; nothing where no folder was named.
+func (w *world) profile(name string, slipway *server, c contender) {
+	if w.profiles == "" {
+		return
 	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
+	const seconds = 5
+	check(os.MkdirAll(w.profiles, 0o750))
+	taken := make(chan error, 1)
+	go func() {
+		url := fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", slipway.admin, seconds)
+		raw, _, err := read(w.ctx, http.DefaultClient, url)
+		taken <- errors.Join(err, os.WriteFile(filepath.Join(w.profiles, name+".pprof"), raw, 0o600))
+	}()
+	for end := time.Now().Add(seconds * time.Second); time.Now().Before(end); {
+		c.turn()
 	}
-	host, port, _ := net.SplitHostPort(addr)
-	w.up, err = w.fleet.start(ctx, command{
-		name: "upstream", path: path, addr: addr, ready: answers("http://" + addr + "/v2/"),
-		args: []string{"serve", "--addr", host, "--port", port, "--dir", filepath.Join(w.dir, "upstream"), "--gc-frequency", "-1s"},
-	})
-	return w.up, err
+	check(<-taken)
 }
