@@ -14,7 +14,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test release release-test generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -27,10 +27,8 @@ builder: ## Build bin/buildkitd, bin/slipway-runc, and bin/runc (that needs gcc,
 	cd services/tools && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath \
 		-ldflags '-s -w -X github.com/moby/buildkit/version.Version=$(BUILDKIT)' -o ../../bin/buildkitd github.com/moby/buildkit/cmd/buildkitd
 	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
-	@if command -v gcc >/dev/null && pkg-config --exists libseccomp 2>/dev/null; then \
+	@if services/tools/missing.sh; then \
 		cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; \
-	else \
-		echo 'bin/runc was not made: builds take the runc of the machine if it is 1.2.8, 1.3.3, 1.4.0 or newer; or install gcc, pkg-config and libseccomp-dev, and make again'; \
 	fi
 
 run: build builder ## Start everything in one process, on http://localhost:9090 (as root it builds images too)
@@ -70,6 +68,12 @@ k8s-e2e: ## Prove the manifests on a two-node cluster made here (root; the first
 
 image: ## Make both images, reproducibly, as bin/images/* (PLATFORMS, PUSH: see deploy/docker/image.sh)
 	VERSION=$(VERSION) deploy/docker/image.sh
+
+release: ## Make what people download, reproducibly, as bin/release/* (VERSION, PLATFORMS: see deploy/release/release.sh)
+	VERSION=$(VERSION) deploy/release/release.sh
+
+release-test: builder ## Install the packages in a clean root and start them there (root; mmdebstrap, iproute2, systemd)
+	deploy/release/test.sh
 
 image-test: ## Make the images twice and compare their digests
 	deploy/docker/test.sh

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# image.sh [pin]: makes the two images as OCI layouts, bin/images/slipwayd and bin/images/slipway-builder.
+# image.sh [pin | runc]: makes the two images as OCI layouts, bin/images/slipwayd and bin/images/slipway-builder.
 #
 #   slipwayd         every role: one static program, the certificates of public authorities, and nothing else
 #   slipway-builder  that, with buildkitd, buildctl, slipway-runc, runc, rootlesskit, newuidmap and tar2sqfs: the builder role, and
@@ -9,7 +9,7 @@
 # in debian.txt (`image.sh pin` takes today's). runc is both: it is compiled with Debian's gcc and linked with its
 # libseccomp, of packages pinned there too, whatever this machine has. Our own BuildKit puts the images together: the
 # same commit and the same packages give the same digests. Each platform's image has its list of parts (SPDX) as a
-# referrer.
+# referrer. `image.sh runc` makes OUT/runc-ARCH alone, for packages.
 #
 # VERSION, PLATFORMS (linux/amd64,linux/arm64), PUSH (registry/path to copy them to), OUT (bin/images). Root, on Debian
 # for amd64 with mmdebstrap, libcap2-bin and a runc.
@@ -118,7 +118,7 @@ pinned() {
 		cp "$work/debian.txt" $here/debian.txt
 		exit
 	fi
-	for tree in cc $archs $(for arch in $archs; do echo "dev-$arch"; done); do
+	for tree in cc ${images:+$archs} $(for arch in $archs; do echo "dev-$arch"; done); do
 		if ! diff <(grep "^$tree " $here/debian.txt) <(grep "^$tree " "$work/debian.txt") >&2; then
 			echo "image.sh: Debian's packages are not those of debian.txt any more (above); \`$here/image.sh pin\` takes them" >&2
 			exit 1
@@ -148,12 +148,23 @@ tools() {
 	(cd deploy && GOWORK=off CGO_ENABLED=0 go build -trimpath -o ../bin/sbom ./docker/sbom)
 }
 
+images=yes
+[ "${1:-}" != runc ] || images=
 packages cc amd64 gcc,gcc-aarch64-linux-gnu,pkgconf
 for arch in $archs; do
-	packages "debian-$arch" "$arch" uidmap,rootlesskit,squashfs-tools-ng,ca-certificates
+	[ -z "$images" ] || packages "debian-$arch" "$arch" uidmap,rootlesskit,squashfs-tools-ng,ca-certificates
 	packages "dev-$arch" "$arch" libc6-dev,libseccomp-dev
 done
 pinned "$@"
+if [ -z "$images" ]; then
+	mkdir -p "$OUT"
+	for arch in $archs; do
+		mkdir -p "$work/bin-$arch"
+		runtime "$arch"
+		install -m 755 "$work/bin-$arch/runc" "$OUT/runc-$arch"
+	done
+	exit
+fi
 tools
 start
 mkdir -p "$work/context"

@@ -52,8 +52,8 @@ have() { # NAMESPACE NAME…: the cluster has all of these Secrets
 	done
 	echo "kept in $in: $*" >&2
 }
-namespace() { # NAME: it must be there before its Secrets
-	printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n' "$1"
+namespace() { # NAME POD-STANDARD: it must be there before its Secrets
+	printf 'apiVersion: v1\nkind: Namespace\nmetadata: {name: %s, labels: {pod-security.kubernetes.io/enforce: %s}}\n---\n' "$1" "$2"
 }
 secret() { # NAMESPACE NAME KEY=FILE…
 	printf 'apiVersion: v1\nkind: Secret\nmetadata: {name: %s, namespace: %s}\ndata:\n' "$2" "$1"
@@ -66,8 +66,8 @@ secret() { # NAMESPACE NAME KEY=FILE…
 password() { printf 'p%s' "$(openssl rand -hex 16)" >"$1"; }
 
 roles='platform container build builder inspect metrics registry gateway'
-namespace "$ns"
-namespace "$bkns"
+namespace "$ns" restricted
+namespace "$bkns" privileged
 # shellcheck disable=SC2086
 if [ -n "$certificates" ] || ! have "$ns" $(printf 'slipway-rpc-%s ' $roles); then
 	authority rpc-ca

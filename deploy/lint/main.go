@@ -1,8 +1,9 @@
 // Command lint checks deploy/ without a cluster. Every overlay of k8s/ is built,
 // held against the schemas of the Kubernetes release and of the custom resources
 // it uses (made here, from the sources of their Go modules), and scored;
-// exceptions to the scoring are in kube-score.txt, each with a reason. The compose
-// file is read as docker compose reads it.
+// exceptions to the scoring are in kube-score.txt, each with a reason. The chart of
+// helm/ must make the same objects as the overlays. The compose file is read as
+// docker compose reads it.
 //
 // Usage: lint DIR, where DIR is deploy/.
 package main
@@ -69,6 +70,7 @@ func run(ctx context.Context, dir string, out io.Writer) error {
 			problems = append(problems, fmt.Errorf("%s: %w", filepath.Base(overlay), err))
 		}
 	}
+	problems = append(problems, checkChart(ctx, filepath.Dir(dir), schemas, out))
 	return errors.Join(problems...)
 }
 

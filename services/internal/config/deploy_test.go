@@ -16,8 +16,8 @@ import (
 func TestDeployNamesSettings(t *testing.T) {
 	t.Parallel()
 	known := []string{
-		"SLIPWAY_CONFIG", // the file
-		"SLIPWAY_TOKEN",  // of the command line
+		"SLIPWAY_CONFIG",                  // the file
+		"SLIPWAY_TOKEN", "SLIPWAY_SERVER", // of the command line
 	}
 	for _, f := range config.Fields(&config.Config{}) {
 		known = append(known, f.Env())
@@ -25,7 +25,7 @@ func TestDeployNamesSettings(t *testing.T) {
 	variable := regexp.MustCompile(`\bSLIPWAY_[A-Z0-9_]+`)
 	found := 0
 	err := filepath.WalkDir("../../../deploy", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) == ".go" {
+		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".go" {
 			return err
 		}
 		raw, err := os.ReadFile(path)

@@ -1,0 +1,85 @@
+{{/* Which chart made an object. */}}
+{{- define "slipway.labels" -}}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* An image: (list "slipwayd" .) */}}
+{{- define "slipway.image" -}}
+{{- $name := index . 0 }}{{ $image := (index . 1).Values.image -}}
+{{- with index $image.digest $name -}}
+{{ $image.repository }}/{{ $name }}@{{ . }}
+{{- else -}}
+{{ $image.repository }}/{{ $name }}:{{ $image.tag | default (index . 1).Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{/* What a container may not do. */}}
+{{- define "slipway.confined" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* Brings the tables to this release, before the role starts. */}}
+{{- define "slipway.migrate" -}}
+# Replicas may migrate at the same time, and the previous release runs on the new tables.
+- name: migrate
+  image: {{ include "slipway.image" (list "slipwayd" .) }}
+  args: [migrate]
+  env:
+    - name: SLIPWAY_DATABASE_URL
+      valueFrom: {secretKeyRef: {name: slipway-stores, key: database-url}}
+    - {name: SLIPWAY_DATA_DIR, value: /data}
+  resources:
+    requests: {cpu: 50m, memory: 64Mi, ephemeral-storage: 16Mi}
+    limits: {memory: 256Mi, ephemeral-storage: 64Mi}
+  securityContext:
+    {{- include "slipway.confined" . | nindent 4 }}
+  volumeMounts:
+    - {name: data, mountPath: /data}
+{{- end }}
+
+{{/* The variables of a role: (dict "name" … "role" … "own" … "root" $) */}}
+{{- define "slipway.env" -}}
+{{- range $key, $store := dict "sql" "database" "redis" "redis" "nats" "nats" }}
+{{- if index $.role $key }}
+- name: SLIPWAY_{{ upper $store }}_URL
+  valueFrom: {secretKeyRef: {name: slipway-stores, key: {{ $store }}-url}}
+{{- end }}
+{{- end }}
+{{- range .role.calls }}
+- {name: SLIPWAY_{{ upper . }}_ADDR, value: "dns:///{{ . }}:9095"}
+{{- end }}
+{{- if eq .name "platform" }}
+- {name: SLIPWAY_ADMIN_TOKEN_FILE, value: /etc/slipway/platform/admin-token}
+- {name: SLIPWAY_MASTER_KEY_FILE, value: /etc/slipway/platform/master-key}
+{{- end }}
+{{- if eq .name "builder" }}
+- {name: SLIPWAY_BUILDKIT_ADDR, value: {{ include "slipway.buildkits" .root | quote }}}
+- {name: SLIPWAY_BUILDKIT_CERT_FILE, value: /etc/slipway/buildkit/tls.crt}
+- {name: SLIPWAY_BUILDKIT_KEY_FILE, value: /etc/slipway/buildkit/tls.key}
+- {name: SLIPWAY_BUILDKIT_CA_FILE, value: /etc/slipway/buildkit/ca.crt}
+{{- end }}
+{{- if and (eq .name "build") .root.Values.autoscaling.builders }}
+- {name: SLIPWAY_BUILDERS_ON_DEMAND, value: "true"}
+{{- end }}
+{{- range $key, $value := .own.settings }}
+- {name: SLIPWAY_{{ upper $key }}, value: {{ $value | quote }}}
+{{- end }}
+{{- end }}
+
+{{/* Every daemon by its name: builds that share a cache go to the same one. */}}
+{{- define "slipway.buildkits" -}}
+{{- $out := list -}}
+{{- range $i := until (int .Values.buildkit.replicas) -}}
+{{- $out = append $out (printf "tcp://buildkit-%d.buildkit.%s.svc.cluster.local:1234" $i $.Values.buildkit.namespace) -}}
+{{- end -}}
+{{- join "," $out -}}
+{{- end }}
+
+{{/* Which roles an autoscaler counts. */}}
+{{- define "slipway.isScaled" -}}
+{{- $a := .root.Values.autoscaling -}}
+{{- if or (and $a.cpu.enabled (hasKey $a.cpu.maxReplicas .name)) (and $a.builders (eq .name "builder")) }}yes{{ end -}}
+{{- end }}

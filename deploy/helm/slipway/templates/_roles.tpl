@@ -1,0 +1,34 @@
+{{/*
+What each role stands on: the stores, the roles that it calls, whether it speaks to registries, a Secret of its own, and
+the port that it offers. services/app/roles.go is where this is from.
+*/}}
+{{- define "slipway.roles" -}}
+platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
+container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build]}
+build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
+builder: {nats: true, registries: true, calls: [build, container]}
+inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
+metrics: {sql: true, nats: true, port: grpc, calls: []}
+registry: {redis: true, nats: true, port: http, registries: true, calls: [platform, container, build]}
+gateway: {port: http, calls: [platform, container, build, inspect, metrics]}
+{{- end }}
+
+{{/* The roles for which a key of the table is set, as a list: (list "sql") */}}
+{{- define "slipway.rolesWith" -}}
+{{- $key := index . 0 -}}
+{{- $out := list -}}
+{{- range $name, $role := fromYaml (include "slipway.roles" nil) -}}
+{{- if index $role $key }}{{ $out = append $out $name }}{{ end -}}
+{{- end -}}
+[{{ join ", " $out }}]
+{{- end }}
+
+{{/* The roles that call one: (list "platform") */}}
+{{- define "slipway.callers" -}}
+{{- $called := index . 0 -}}
+{{- $out := list -}}
+{{- range $name, $role := fromYaml (include "slipway.roles" nil) -}}
+{{- if has $called $role.calls }}{{ $out = append $out $name }}{{ end -}}
+{{- end -}}
+[{{ join ", " $out }}]
+{{- end }}

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# test.sh: the release of this machine's architecture is the same when it is made twice, and its packages, installed in a
+# clean Debian, start by their units' commands, as their users, and build an image. Root, with mmdebstrap, iproute2 and
+# systemd's systemd-analyze; runc is bin/runc. KEEP names a folder for what is made.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+arch=$(go env GOARCH)
+work=${KEEP:-$(mktemp -d)}
+[ -n "${KEEP:-}" ] || trap 'rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+say() { printf '%s: %s\n' "$(date +%T)" "$*"; }
+no() { echo "test.sh: $*" >&2 && exit 1; }
+
+mkdir -p "$work/runc"
+cp bin/runc "$work/runc/runc-$arch"
+for time in once again; do
+	say "the release, $time"
+	RUNC=$work/runc PLATFORMS=linux/$arch OUT=$work/$time deploy/release/release.sh >"$work/$time.log" 2>&1 || { cat "$work/$time.log" >&2 && exit 1; }
+done
+cmp "$work/once/SHA256SUMS" "$work/again/SHA256SUMS" || no 'the same commit gives other bytes'
+(cd "$work/once" && sha256sum --check --quiet SHA256SUMS)
+
+say 'a clean root'
+root=$work/root
+[ -d "$root/usr" ] || mmdebstrap --quiet --variant=minbase --mode=root --include=ca-certificates,libseccomp2 bookworm "$root"
+cp "$work"/once/*.deb "$root/tmp/"
+chroot "$root" sh -c 'dpkg -i /tmp/slipway_*.deb /tmp/slipwayd_*.deb' >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log" >&2 && exit 1; }
+
+say 'the units'
+for unit in slipwayd slipway-buildkitd; do
+	systemd-analyze verify --man=no --root="$root" "$unit.service" 2>&1 | grep "$unit" >&2 && no "systemd takes $unit.service otherwise than it is meant"
+done
+systemd-analyze security --offline=yes --no-pager --threshold=20 --root="$root" slipwayd.service >"$work/exposure" || { tail -3 "$work/exposure" >&2 && no 'slipwayd.service may do more than it needs'; }
+
+say 'both, started'
+cp /bin/busybox "$root/tmp/" 2>/dev/null || no 'busybox-static is missing'
+unshare --mount --propagation private --pid --fork --kill-child --net --ipc deploy/release/start.sh "$root" || no 'they do not work (above)'
+
+say 'removed'
+chroot "$root" dpkg -r slipway slipwayd >/dev/null 2>&1
+[ ! -e "$root/usr/bin/slipwayd" ] && [ -e "$root/etc/slipway/slipwayd.yaml" ] || no 'a removal takes the programs and leaves the settings'
+say 'as it should be'
