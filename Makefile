@@ -72,7 +72,7 @@ image: ## Make both images, reproducibly, as bin/images/* (PLATFORMS, PUSH: see 
 release: ## Make what people download, reproducibly, as bin/release/* (VERSION, PLATFORMS: see deploy/release/release.sh)
 	VERSION=$(VERSION) deploy/release/release.sh
 
-release-test: builder ## Install the packages in a clean root and start them there (root; mmdebstrap, iproute2, systemd)
+release-test: builder ## Install the packages in a clean root and start them there (root, on Debian; see deploy/release/test.sh)
 	deploy/release/test.sh
 
 image-test: ## Make the images twice and compare their digests

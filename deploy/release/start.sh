@@ -4,6 +4,9 @@
 set -euo pipefail
 root=$1
 ip link set lo up
+mount --bind "$root" "$root" # steps mount a /proc of their own, which a root that is no mount forbids
+cd "$root"
+echo '127.0.0.1 localhost' >"$root/etc/hosts"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 mount --rbind /dev "$root/dev"
@@ -40,7 +43,7 @@ start slipway-buildkitd
 eventually test -S "$root/run/slipway-buildkit/buildkitd.sock"
 start slipwayd
 eventually chroot "$root" slipway info
-[ "$(stat -c %U "/proc/$(pgrep -f 'slipwayd serve')")" != root ] || { echo 'slipwayd is root' >&2 && exit 1; }
+[ "$(stat -c %u "/proc/$(pgrep -of '^/usr/bin/slipwayd serve')")" != 0 ] || { echo 'slipwayd is root' >&2 && exit 1; }
 mkdir -p "$root/tmp/context"
 cp "$root/tmp/busybox" "$root/tmp/context/"
 cat >"$root/tmp/context/Dockerfile" <<'D'
@@ -54,5 +57,7 @@ for _ in $(seq 50); do # its worker comes
 	sleep 0.2
 done
 [ -n "${image:-}" ] || { tail -n 30 "$log"/* >&2 && exit 1; }
-chroot "$root" slipway inspect "$image" | grep -q linux
+path=${image#*/}
+curl -fsS -H 'Accept: application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json' \
+	"http://127.0.0.1:9090/v2/${path%:*}/manifests/${path##*:}" | grep -q '"schemaVersion"' || { echo "$image cannot be pulled" >&2 && exit 1; }
 echo "built $image"
