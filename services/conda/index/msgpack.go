@@ -98,7 +98,8 @@ func (p *packed) long(c byte, depth int) error {
 	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8:
 		return p.extension(1 << (c - 0xd4))
 	}
-	width, of := 0, p.text
+	var width int
+	of := p.text
 	switch c {
 	case 0xc4, 0xc5, 0xc6:
 		width, of = 1<<(c-0xc4), p.digest

@@ -97,7 +97,7 @@ func (w *Writer) Keep(x *Index, name string, h Hash) (_ bool, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
 	i, ok := x.find(name)
-	if !ok || Hash(x.entry(i).shard) != h || h == (Hash{}) {
+	if !ok || x.entry(i).shard != h || h == (Hash{}) {
 		return false, nil
 	}
 	id, err := w.id([]byte(name))

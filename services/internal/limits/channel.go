@@ -1,6 +1,9 @@
 package limits
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // Bounds of what is read from Conda channels.
 const (
@@ -19,6 +22,22 @@ const (
 	// ChannelShard and ChannelShardIndex are the largest shard and list of shards in bytes,
 	// uncompressed.
 	ChannelShard, ChannelShardIndex = 64 << 20, 64 << 20
+	// ChannelWindow is the memory of a decoder, in bytes.
+	ChannelWindow = 128 << 20
+	// ChannelShardsAtOnce is how many shards of a channel are fetched at a time, and
+	// ChannelShardsFirst how many before the whole list is fetched instead, where
+	// somebody waits.
+	ChannelShardsAtOnce, ChannelShardsFirst = 32, 500
+	// ChannelsAtOnce is how many platform folders are fetched at a time, and
+	// ChannelsKnown how many are remembered.
+	ChannelsAtOnce, ChannelsKnown = 4, 1000
+	// ChannelFetch is how long a fetch may take, ChannelWait how long a request waits for
+	// the first, and ChannelRetry how long a channel is left alone after a failure.
+	ChannelFetch = 10 * time.Minute
+	ChannelWait  = 45 * time.Second
+	ChannelRetry = 15 * time.Second
+	// ChannelUnused is when an index that nobody asks for is no longer kept fresh.
+	ChannelUnused = 24 * time.Hour
 )
 
 // channelRows bound what is read from Conda channels.
@@ -30,6 +49,13 @@ func channelRows() []Row {
 		{What: "records of a Conda channel for one platform", Bound: n(ChannelRecords) + ", of " + n(ChannelNames) + " names", Why: "the largest has 900,000 of 30,000; each takes some bytes of memory while they are read"},
 		{What: "records of one name in a Conda channel", Bound: n(ChannelRecordsOfName) + ", " + size(ChannelNameBytes), Why: "they are in memory together when somebody asks for the name"},
 		{What: "name, version, build and file name in a Conda channel", Bound: n(ChannelWord) + " letters, digits and ._-+!~", Why: "they become parts of URLs, locks and paths"},
+		{What: "memory of a decoder for a Conda channel", Bound: size(ChannelWindow), Why: "what compresses lists of packages takes 8 MiB"},
+		{What: "shards of a Conda channel that are fetched at a time", Bound: n(ChannelShardsAtOnce), Why: "they are small, and there are thousands; the first time more than " + n(ChannelShardsFirst) + " are missing the whole list is fetched instead"},
+		{What: "lists of packages that are fetched at a time", Bound: n(ChannelsAtOnce), Why: "each takes a processor for a second, and may take " + ChannelFetch.String() + " to come"},
+		{What: "platform folders of Conda channels that are known", Bound: n(ChannelsKnown), Why: "anybody may name any channel"},
+		{What: "wait for a Conda channel that is fetched for the first time", Bound: ChannelWait.String(), Why: "then the request is answered 503, and the fetch goes on"},
+		{What: "rest of a Conda channel after a failure", Bound: ChannelRetry.String() + ", or what it asks for, up to 1h0m0s", Why: "what it answered is told to all who ask meanwhile"},
+		{What: "time for which a Conda channel that nobody asks for is kept fresh", Bound: ChannelUnused.String(), Why: "then the next request gets what there is, and has it brought up to date"},
 		{What: "shard of a Conda channel, and list of its shards", Bound: size(ChannelShard) + " each, uncompressed", Why: "both are in memory in full"},
 	}
 }

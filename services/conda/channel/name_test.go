@@ -1,0 +1,67 @@
+package channel_test
+
+import (
+	"errors"
+	"testing"
+
+	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/internal/fault"
+)
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	names, err := channel.NewNames("https://conda.anaconda.org/", []string{
+		"conda-forge=https://mirror.example.org/cf", "conda-forge=https://conda.anaconda.org/conda-forge", "lab=http://conda.lab:8080/x/",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string][2]string{
+		"conda-forge": {"conda-forge", "https://mirror.example.org/cf"},
+		"https://conda.anaconda.org/conda-forge/": {"conda-forge", "https://mirror.example.org/cf"},
+		"bioconda":                            {"bioconda", "https://conda.anaconda.org/bioconda"},
+		"pkgs/main":                           {"pkgs/main", "https://conda.anaconda.org/pkgs/main"},
+		"https://conda.anaconda.org/bioconda": {"bioconda", "https://conda.anaconda.org/bioconda"},
+		"lab":                                 {"lab", "http://conda.lab:8080/x"},
+		"http://conda.lab:8080/y":             {"http://conda.lab:8080/y", "http://conda.lab:8080/y"},
+		"https://Example.org/a/../b/":         {"https://example.org/b", "https://example.org/b"},
+	} {
+		if got, err := names.Resolve(text); err != nil || got.Name != want[0] || got.URL != want[1] {
+			t.Errorf("%s is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{
+		"", "..", "a/../b", "a b", "/etc", "file:///etc", "http://example.org/c", "https://u:p@example.org/c", "https://example.org/t/tk/c",
+		"https://example.org/c?x", "https:///c", "https://example.org/\x00", "a//b",
+	} {
+		if got, err := names.Resolve(text); !errors.Is(err, fault.Invalid) {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	}
+	for _, bad := range [][]string{{"x"}, {"=https://example.org"}, {"a=ftp://example.org"}, {"a=https://u:p@example.org/"}} {
+		if _, err := channel.NewNames("https://conda.anaconda.org", bad); err == nil {
+			t.Errorf("conda_channels %q is taken", bad)
+		}
+	}
+}
+
+// FuzzResolve: no text becomes an address with a login, or of another scheme.
+func FuzzResolve(f *testing.F) {
+	names, err := channel.NewNames("https://conda.anaconda.org", nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, text := range []string{"conda-forge", "https://example.org/c", "https://u@h/", "http://x", "%2e%2e", "https://example.org/%2e%2e/t/x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := names.Resolve(text)
+		if err != nil {
+			return
+		}
+		again, err := names.Resolve(c.URL)
+		if err != nil || again.URL != c.URL || again.Name != c.Name {
+			t.Errorf("%q is %+v, and that %+v, %v", text, c, again, err)
+		}
+	})
+}
