@@ -29,6 +29,11 @@ const (
 	// ArtifactWindow how far back its compression may reach.
 	ArtifactDirectory = 1 << 20
 	ArtifactWindow    = 128 << 20
+	// ArtifactPacked is how long it may be where the channel does not say its length,
+	// in bytes.
+	ArtifactPacked = 10 << 30
+	// CondaLayers is how many layers the packages of an environment have at most.
+	CondaLayers = 100
 )
 
 // artifactRows bound a Conda artifact.
@@ -42,5 +47,7 @@ func artifactRows() []Row {
 		{What: "Conda artifact: link and activation scripts", Bound: n(ArtifactScripts) + " of " + size(ArtifactScript), Why: "they are kept beside the layer, and read for each image"},
 		{What: "Conda artifact: directory of a .conda", Bound: size(ArtifactDirectory), Why: "it has three members; each takes 300 bytes of memory"},
 		{What: "Conda artifact: window of its compression", Bound: size(ArtifactWindow), Why: "it is in memory while the package is read; the compressor's own limit without --long"},
+		{What: "Conda artifact: length where the channel does not say it", Bound: size(ArtifactPacked), Why: "it lies on the worker's disk while its layer is made"},
+		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},
 	}
 }

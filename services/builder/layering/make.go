@@ -1,0 +1,130 @@
+package layering
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+)
+
+// Maker makes the layers of environments. Safe for concurrent use.
+type Maker struct {
+	// Fetch gets artifacts; Store keeps what is made of them.
+	Fetch *Fetcher
+	Store Store
+	// Scratch is the folder for what cannot be held in memory; "" is the system's.
+	Scratch string
+	// Compression of layers; "" is Gzip.
+	Compression Compression
+	// AtOnce is how many packages are fetched and laid at a time; 0 is 2. Each takes
+	// some MiB, and as much more as its compression reaches back.
+	AtOnce int
+	// Known is called with the number of layers that are there, and of those that have
+	// to be made, before the first is; Made with each that was. May be nil.
+	Known func(there, missing int)
+	Made  func(rec conda.Record, p Package)
+}
+
+// Packages answers the layer of each record of an environment, in their order;
+// those that are not known are made, which needs their artifacts.
+func (m *Maker) Packages(ctx context.Context, records []conda.Record) ([]Package, error) {
+	python, err := PythonOf(records)
+	if err != nil {
+		return nil, err
+	}
+	out, missing := make([]Package, len(records)), []int(nil)
+	for i, rec := range records {
+		key, _, err := m.place(rec, python)
+		if err != nil {
+			return nil, err
+		}
+		out[i], err = m.Store.Package(ctx, key)
+		if errors.Is(err, fault.NotFound) {
+			missing = append(missing, i)
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	if m.Known != nil {
+		m.Known(len(records)-len(missing), len(missing))
+	}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cmp.Or(m.AtOnce, 2))
+	for _, i := range missing {
+		g.Go(func() (err error) {
+			if out[i], err = m.one(ctx, records[i], python); err == nil && m.Made != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				m.Made(records[i], out[i])
+			}
+			return err
+		})
+	}
+	return out, g.Wait()
+}
+
+func (m *Maker) place(rec conda.Record, python artifact.Python) (Key, artifact.Place, error) {
+	at := placeOf(rec, python, m.Scratch)
+	key, err := keyOf(rec, at, m.compression())
+	return key, at, err
+}
+
+func (m *Maker) compression() Compression {
+	return cmp.Or(m.Compression, Gzip)
+}
+
+// one makes the layer of a package.
+func (m *Maker) one(ctx context.Context, rec conda.Record, python artifact.Python) (Package, error) {
+	key, at, err := m.place(rec, python)
+	if err != nil {
+		return Package{}, err
+	}
+	return m.Store.Keep(ctx, key, func(out io.Writer) (Package, error) {
+		file, size, err := m.Fetch.Fetch(ctx, rec)
+		if err != nil {
+			return Package{}, err
+		}
+		defer func() { _ = file.Close() }()
+		a, err := artifact.Open(ctx, file, size, rec.FileName)
+		if err != nil {
+			return Package{}, err
+		}
+		return Lay(ctx, a, rec, at, m.compression(), out)
+	})
+}
+
+// Layers are the layers of an environment, lowest first: at most
+// limits.CondaLayers. The packages are those of the records, in their order.
+func (m *Maker) Layers(ctx context.Context, records []conda.Record, packages []Package) ([]Layer, error) {
+	names := make([]string, len(records))
+	for i, r := range records {
+		names[i] = r.Name
+	}
+	p, err := arrange(names, packages)
+	if err != nil {
+		return nil, err
+	}
+	var out []Layer
+	for _, i := range p.alone {
+		out = append(out, packages[i].Layer)
+	}
+	if len(p.rest) == 0 {
+		return out, nil
+	}
+	var members []Package
+	for _, i := range p.rest {
+		members = append(members, packages[i])
+	}
+	rest, err := m.Store.Keep(ctx, groupKey(members, m.compression()), func(to io.Writer) (Package, error) {
+		return merge(ctx, m.Store, members, m.compression(), to)
+	})
+	return append(out, rest.Layer), err
+}

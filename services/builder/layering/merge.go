@@ -1,0 +1,120 @@
+package layering
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// merge writes one layer of those of several packages, in their order. A path
+// that two have is the later one's.
+func merge(ctx context.Context, from Store, members []Package, c Compression, out io.Writer) (Package, error) {
+	t, err := newTarball(out, Prefix, c)
+	if err != nil {
+		return Package{}, err
+	}
+	owner := map[string]int{}
+	for i, p := range members {
+		for _, name := range p.Paths {
+			owner[name] = i
+		}
+	}
+	for i, p := range members {
+		if err := t.take(ctx, from, p, func(name string) bool { return owner[name] == i }); err != nil {
+			return Package{}, err
+		}
+		t.Installed += p.Installed
+	}
+	all, err := t.close()
+	all.By = fmt.Sprintf("conda: %d small packages", len(members))
+	return all, err
+}
+
+// take copies what a package keeps out of its layer.
+func (t *tarball) take(ctx context.Context, from Store, p Package, keeps func(name string) bool) error {
+	blob, err := from.Open(ctx, p.Layer)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = blob.Close() }()
+	raw, done, err := unpacked(p.Layer, blob)
+	if err != nil {
+		return err
+	}
+	defer done()
+	heirs := p.heirs(keeps)
+	for r := tar.NewReader(raw); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = errors.Join(ctx.Err(), t.again(h, r, keeps, heirs))
+		}
+		if err != nil {
+			return fmt.Errorf("reading the layer %s: %w", p.Digest, err)
+		}
+	}
+}
+
+// again writes an entry of another layer.
+func (t *tarball) again(h *tar.Header, content io.Reader, keeps func(string) bool, heirs map[string]string) error {
+	if h.Typeflag == tar.TypeDir {
+		return t.folder(strings.TrimSuffix(h.Name, "/"))
+	}
+	name := t.below(h.Name)
+	heir, lost := heirs[name]
+	switch {
+	case lost && heir != "": // the file goes on under another of its names
+		h.Name = path.Join(t.prefix, heir)
+	case !keeps(name):
+		return nil
+	case h.Typeflag == tar.TypeLink:
+		target := t.below(h.Linkname)
+		if heir, lost := heirs[target]; lost {
+			if heir == name {
+				return nil // it was written in its target's place
+			}
+			h.Linkname = path.Join(t.prefix, heir)
+		}
+	}
+	return t.entry(&tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode, ModTime: h.ModTime, Size: h.Size}, content)
+}
+
+func (t *tarball) below(name string) string { return strings.TrimPrefix(name, t.prefix+"/") }
+
+// heirs are the names that files get which the package loses the first name of,
+// and has others; "" for those that have none left.
+func (p Package) heirs(keeps func(name string) bool) map[string]string {
+	out := map[string]string{}
+	for _, name := range p.Paths {
+		target, is := p.HardLinks[name]
+		if !is || keeps(target) {
+			continue
+		}
+		if out[target] == "" && keeps(name) {
+			out[target] = name
+		}
+	}
+	return out
+}
+
+// unpacked reads the tar of a layer.
+func unpacked(l Layer, blob io.Reader) (io.Reader, func(), error) {
+	if l.MediaType == TypeLayerZstd {
+		d, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, d.Close, nil
+	}
+	z, err := gzip.NewReader(blob)
+	return z, func() {}, err
+}
