@@ -32,7 +32,7 @@ const (
 // condaRows bound what a request for Conda packages may hold.
 func condaRows() []Row {
 	const asks = "each is held against every record of the package, and everything that it may need"
-	return []Row{
+	return append([]Row{
 		{What: "version of a Conda package", Bound: size(CondaVersion), Why: "the longest of 22,500 records of conda-forge has 21 characters"},
 		{What: "Conda package specification", Bound: size(CondaSpec), Why: "the longest of 22,500 records of conda-forge has 120 characters"},
 		{What: "bounds of the version in a Conda specification", Bound: fmt.Sprintf("%d, in %d parentheses", CondaConstraints, CondaParentheses), Why: asks},
@@ -43,5 +43,5 @@ func condaRows() []Row {
 			Why: "each step is a solve; after that the reason is longer than it need be",
 		},
 		{What: "glob or regular expression in a Conda specification", Bound: size(CondaPattern), Why: asks},
-	}
+	}, condaFileRows()...)
 }

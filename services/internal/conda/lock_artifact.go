@@ -1,0 +1,111 @@
+package conda
+
+import (
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// isPlatform says whether s is a platform's folder: any but noarch.
+func isPlatform(s string) bool { return s != "noarch" && isSubdir(s) }
+
+// artifact reads what the address of an artifact says: its file name has the name,
+// the version and the build, and before it stand channel and subdir. The rest is
+// what writers of locks leave out because it follows. fault.Invalid for what is no
+// address on the web, or has a login in it.
+func artifact(address string) (Record, error) {
+	bad := func(why string) (Record, error) {
+		return Record{}, fault.Invalid.Newf("%q is not the address of a Conda package: %s", clip(address), why)
+	}
+	if !strings.Contains(address, "://") || strings.HasPrefix(address, "file:") {
+		return bad("packages from files and from source are not supported, only those of channels on the web")
+	}
+	if !IsWebURL(address) || strings.ContainsAny(address, "?#") {
+		return bad("it must be an http(s) URL without a login")
+	}
+	u, err := url.Parse(address)
+	if err != nil || strings.HasPrefix(u.Path, "/t/") {
+		return bad("take the token out of it; a login belongs in a credential")
+	}
+	folder, file := path.Split(u.Path)
+	r := Record{FileName: file, URL: address}
+	stem, ok := cutFormat(file)
+	if !ok {
+		return bad("it must end in .conda or .tar.bz2")
+	}
+	if r.Name, r.Version, r.Build, ok = cutStem(stem); !ok {
+		return bad("its file must be called name-version-build")
+	}
+	r.BuildNumber = buildNumber(r.Build)
+	if subdir := path.Base(folder); isSubdir(subdir) {
+		r.Subdir = subdir
+		r.Channel = strings.TrimSuffix(address, "/"+subdir+"/"+address[strings.LastIndexByte(address, '/')+1:])
+	}
+	r.NoArch = noArch(r)
+	return r, nil
+}
+
+// cutFormat takes the ending off the file name of an artifact.
+func cutFormat(file string) (stem string, ok bool) {
+	for _, ending := range []string{".conda", ".tar.bz2"} {
+		if stem, ok := strings.CutSuffix(file, ending); ok {
+			return stem, true
+		}
+	}
+	return "", false
+}
+
+// cutStem parts name-version-build: only the name has dashes.
+func cutStem(stem string) (name, version, build string, ok bool) {
+	rest, build, ok := cutLast(stem, "-")
+	if !ok {
+		return "", "", "", false
+	}
+	name, version, ok = cutLast(rest, "-")
+	return name, version, build, ok && isArtifactWord(name) && isArtifactWord(version) && isArtifactWord(build)
+}
+
+// isArtifactWord wants the letters of names, versions and builds (CEP 26).
+func isArtifactWord(s string) bool {
+	return s != "" && leading(s, func(c byte) bool { return isNameLetter(c) || c == '!' || c == '+' }) == len(s)
+}
+
+// buildNumber is the one that a build string ends with, 0 where it ends with none.
+func buildNumber(build string) uint64 {
+	_, last, _ := cutLast(build, "_")
+	n, err := strconv.ParseUint(last, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// noArch is the kind of a package in noarch: one for Python says so in its build.
+func noArch(r Record) string {
+	switch {
+	case r.Subdir != "noarch":
+		return ""
+	case strings.HasPrefix(r.Build, "py"):
+		return "python"
+	}
+	return "generic"
+}
+
+// hashOf puts the hash of an artifact into r: "md5" or "sha256", in hex.
+func (r *Record) hashOf(kind, hex string) error {
+	want, to := 32, &r.MD5
+	if kind == "sha256" {
+		want, to = 64, &r.SHA256
+	}
+	if hex = strings.ToLower(hex); hex == "" {
+		return nil
+	}
+	if len(hex) != want || !isHex(hex) {
+		return fault.Invalid.Newf("%s: %q is not a hash of %s", r.FileName, clip(hex), kind)
+	}
+	*to = hex
+	return nil
+}

@@ -1,0 +1,195 @@
+package conda
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// mainCategory is the group of packages that every environment of a conda-lock.yml
+// has.
+const mainCategory = "main"
+
+// readCondaLock reads a conda-lock.yml, version 1 (CEP 37): the packages of the
+// category main, and those of one more.
+func readCondaLock(top map[string]ast.Node, category string) (Lock, error) {
+	if v := scalar(top["version"]); v != "" && v != "1" {
+		return Lock{}, fault.Invalid.Newf("the lock is a conda-lock.yml of version %s; only version 1 can be read", clip(v))
+	}
+	meta := members(top["metadata"])
+	var l Lock
+	for _, c := range items(meta["channels"]) {
+		l.Channels = append(l.Channels, scalar(members(c)["url"]))
+	}
+	for _, p := range scalars(meta["platforms"]) {
+		if !isPlatform(p) {
+			return Lock{}, fault.Invalid.Newf("metadata.platforms: %q is no platform, such as linux-64", clip(p))
+		}
+		l.platform(p)
+	}
+	known := category == "" || category == mainCategory
+	for i, n := range items(top["package"]) {
+		p := members(n)
+		in := cmp.Or(scalar(p["category"]), mainCategory)
+		known = known || in == category
+		if in != mainCategory && in != category {
+			continue
+		}
+		if err := l.addCondaLock(p); err != nil {
+			return Lock{}, fault.In(fmt.Sprintf("package[%d]", i), err)
+		}
+	}
+	if !known {
+		return Lock{}, fault.NotFound.Newf("the lock has no packages of the category %q", clip(category))
+	}
+	return l, l.agree()
+}
+
+// addCondaLock adds an item of the list.
+func (l *Lock) addCondaLock(p map[string]ast.Node) error {
+	platform := scalar(p["platform"])
+	if !slices.ContainsFunc(l.Platforms, func(p PlatformLock) bool { return p.Platform == platform }) {
+		return fault.Invalid.Newf("platform %q is not one of metadata.platforms", clip(platform))
+	}
+	to := l.platform(platform)
+	hash := members(p["hash"])
+	switch manager := scalar(p["manager"]); manager {
+	case "conda":
+		r, err := described(scalar(p["url"]), p)
+		if err != nil {
+			return err
+		}
+		if err := cmp.Or(r.hashOf("md5", scalar(hash["md5"])), r.hashOf("sha256", scalar(hash["sha256"]))); err != nil {
+			return err
+		}
+		r.Depends = dependencyList(p["dependencies"])
+		to.Packages = append(to.Packages, r)
+		return nil
+	case "pip":
+		py, err := pypi(scalar(p["url"]), p)
+		py.SHA256 = scalar(hash["sha256"])
+		to.PyPI = append(to.PyPI, py)
+		return err
+	default:
+		return fault.Invalid.Newf("manager must be conda or pip, not %q", clip(manager))
+	}
+}
+
+// dependencyList makes specifications of names with constraints.
+func dependencyList(n ast.Node) []string {
+	of := members(n)
+	var all []string
+	for _, name := range keys(n) {
+		all = append(all, strings.TrimSpace(name+" "+scalar(of[name])))
+	}
+	return all
+}
+
+// agree holds each platform's packages to it.
+func (l *Lock) agree() error {
+	for i := range l.Platforms {
+		if err := l.Platforms[i].agree(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CondaLock writes a conda-lock.yml, version 1 (CEP 37). What pip would add is not
+// in it. An error is one of the records.
+func (l Lock) CondaLock() (string, error) {
+	if err := l.forPlatforms(); err != nil {
+		return "", err
+	}
+	w := yamlWriter{}
+	w.line(0, "version: 1")
+	w.line(0, "metadata:")
+	w.line(2, "content_hash:")
+	for _, p := range l.Platforms {
+		w.line(4, quote(p.Platform)+": "+quote(p.contentHash()))
+	}
+	w.list(2, "channels", len(l.Channels))
+	for _, c := range l.Channels {
+		w.line(2, "- url: "+quote(c))
+		w.line(4, "used_env_vars: []")
+	}
+	w.list(2, "platforms", len(l.Platforms))
+	for _, p := range l.Platforms {
+		w.line(2, "- "+quote(p.Platform))
+	}
+	w.line(2, "sources: []")
+	w.list(0, "package", l.size())
+	for _, p := range l.Platforms {
+		for _, r := range p.Sorted() {
+			w.condaLockPackage(p.Platform, r)
+		}
+	}
+	return written(w.String(), l)
+}
+
+func (w *yamlWriter) condaLockPackage(platform string, r Record) {
+	w.line(0, "- name: "+quote(r.Name))
+	w.line(2, "version: "+quote(r.Version))
+	w.line(2, "manager: conda")
+	w.line(2, "platform: "+quote(platform))
+	names, constraints := constraintsOf(r.Depends)
+	if len(names) == 0 {
+		w.line(2, "dependencies: {}")
+	} else {
+		w.line(2, "dependencies:")
+	}
+	for _, name := range names {
+		w.line(4, quote(name)+": "+quote(constraints[name]))
+	}
+	w.line(2, "url: "+quote(r.URL))
+	if r.MD5 == "" && r.SHA256 == "" {
+		w.line(2, "hash: {}")
+	} else {
+		w.line(2, "hash:")
+	}
+	w.member(4, "md5", r.MD5)
+	w.member(4, "sha256", r.SHA256)
+	w.line(2, "build: "+quote(r.Build))
+	w.line(2, "category: "+mainCategory)
+	w.line(2, "optional: false")
+}
+
+// constraintsOf parts specifications into names, in order, and what each must be. A
+// name has one constraint: two are joined where the form of both allows it, else the
+// first stands. Who installs a lock asks for artifacts, and reads neither.
+func constraintsOf(depends []string) (names []string, constraints map[string]string) {
+	constraints = map[string]string{}
+	for _, d := range depends {
+		name := dependencyName(d)
+		more := strings.TrimSpace(d[len(name):])
+		had, ok := constraints[name]
+		switch {
+		case !ok:
+			names = append(names, name)
+			constraints[name] = more
+		case had == "":
+			constraints[name] = more
+		case more != "" && !strings.ContainsAny(had+more, " |["):
+			constraints[name] = had + "," + more
+		}
+	}
+	return names, constraints
+}
+
+// contentHash is over the artifacts of a platform, in any order.
+func (p PlatformLock) contentHash() string {
+	var lines []string
+	for _, r := range p.Packages {
+		lines = append(lines, r.URL+"#"+cmp.Or(r.SHA256, r.MD5))
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,102 @@
+package conda
+
+import (
+	"fmt"
+	"strings"
+
+	"slipway.dev/services/internal/fault"
+)
+
+const explicitMark = "@EXPLICIT"
+
+// isExplicit looks for the line that makes a list explicit.
+func isExplicit(text string) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) == explicitMark {
+			return true
+		}
+	}
+	return false
+}
+
+// readExplicit reads a list of addresses (CEP 23).
+func readExplicit(text string) (Lock, error) {
+	var p PlatformLock
+	n := 0
+	for line := range strings.SplitSeq(text, "\n") {
+		n++
+		line = strings.TrimSpace(line)
+		if platform, ok := strings.CutPrefix(line, "# platform:"); ok && p.Platform == "" {
+			p.Platform = strings.TrimSpace(platform)
+		}
+		if line == "" || line[0] == '#' || line == explicitMark {
+			continue
+		}
+		r, err := explicitLine(line)
+		if err != nil {
+			return Lock{}, fault.In(fmt.Sprintf("line %d", n), err)
+		}
+		p.Packages = append(p.Packages, r)
+	}
+	if p.Platform != "" && !isPlatform(p.Platform) {
+		return Lock{}, fault.Invalid.Newf("# platform: %q is no platform, such as linux-64", clip(p.Platform))
+	}
+	if err := p.agree(); err != nil {
+		return Lock{}, err
+	}
+	return Lock{Platforms: []PlatformLock{p}}, nil
+}
+
+// explicitLine reads an address, with a hash behind it or not.
+func explicitLine(line string) (Record, error) {
+	address, hash, _ := strings.Cut(line, "#")
+	r, err := artifact(address)
+	if err != nil {
+		return r, err
+	}
+	if sha, ok := strings.CutPrefix(hash, "sha256:"); ok || len(hash) == 64 {
+		return r, r.hashOf("sha256", sha)
+	}
+	return r, r.hashOf("md5", hash)
+}
+
+// agree holds the packages to one platform, which they name where the list does not,
+// and to one of each name.
+func (p *PlatformLock) agree() error {
+	names := map[string]string{}
+	for _, r := range p.Packages {
+		if other, ok := names[r.Name]; ok && other != r.URL {
+			return fault.Invalid.Newf("the lock has two packages called %s: %s and %s", r.Name, clip(other), clip(r.URL))
+		}
+		names[r.Name] = r.URL
+		if r.Subdir == "" || r.Subdir == "noarch" || r.Subdir == p.Platform {
+			continue
+		}
+		if p.Platform != "" {
+			return fault.Invalid.Newf("%s is for %s, but the lock is for %s", r.FileName, r.Subdir, p.Platform)
+		}
+		p.Platform = r.Subdir
+	}
+	return nil
+}
+
+// Explicit writes a list of addresses with their hashes (CEP 23), each package after
+// what it depends on. An error is one of the records: an address that is none.
+func (p PlatformLock) Explicit() (string, error) {
+	var out strings.Builder
+	if p.Platform != "" {
+		fmt.Fprintf(&out, "# platform: %s\n", p.Platform)
+	}
+	out.WriteString(explicitMark + "\n")
+	for _, r := range p.Sorted() {
+		out.WriteString(r.URL)
+		switch {
+		case r.SHA256 != "":
+			out.WriteString("#sha256:" + r.SHA256)
+		case r.MD5 != "":
+			out.WriteString("#" + r.MD5)
+		}
+		out.WriteByte('\n')
+	}
+	return written(out.String(), Lock{Platforms: []PlatformLock{p}})
+}

@@ -1,0 +1,163 @@
+package conda
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// defaultEnvironment is the one of a workspace that every pixi.lock has.
+const defaultEnvironment = "default"
+
+// pixiFile is a pixi.lock while it is read.
+type pixiFile struct {
+	// packages are its descriptions of artifacts, by address; the first holds.
+	packages map[string]map[string]ast.Node
+	// subdirs are those of platforms that have names of their own, since version 7.
+	subdirs map[string]string
+}
+
+// readPixi reads one environment of a pixi.lock.
+func readPixi(top map[string]ast.Node, environment string) (Lock, error) {
+	version, err := strconv.Atoi(scalar(top["version"]))
+	if err != nil || version < 4 || version > 7 {
+		return Lock{}, fault.Invalid.Newf("the lock is a pixi.lock of version %q; versions 4 to 7 can be read", clip(scalar(top["version"])))
+	}
+	f := pixiFile{packages: map[string]map[string]ast.Node{}, subdirs: map[string]string{}}
+	for _, n := range items(top["platforms"]) {
+		p := members(n)
+		f.subdirs[scalar(p["name"])] = cmp.Or(scalar(p["subdir"]), scalar(p["name"]))
+	}
+	for _, n := range items(top["packages"]) {
+		p := members(n)
+		address := cmp.Or(scalar(p["conda"]), scalar(p["pypi"]), scalar(p["url"]))
+		if f.packages[address] == nil {
+			f.packages[address] = p
+		}
+	}
+	environment = cmp.Or(environment, defaultEnvironment)
+	n, ok := members(top["environments"])[environment]
+	if !ok {
+		names := keys(top["environments"])
+		return Lock{}, fault.NotFound.Newf("the lock has no environment %q; it has %s", clip(environment), clip(strings.Join(names, ", ")))
+	}
+	l, err := f.environment(n)
+	return l, fault.In("environment "+environment, err)
+}
+
+// environment reads the channels and the packages of one.
+func (f pixiFile) environment(n ast.Node) (Lock, error) {
+	e := members(n)
+	var l Lock
+	for _, c := range items(e["channels"]) {
+		l.Channels = append(l.Channels, scalar(members(c)["url"]))
+	}
+	packages := members(e["packages"])
+	for _, name := range keys(e["packages"]) {
+		subdir := cmp.Or(f.subdirs[name], name)
+		if !isPlatform(subdir) {
+			return l, fault.Invalid.Newf("%q is no platform, such as linux-64", clip(subdir))
+		}
+		if slices.Contains(l.platforms(), subdir) {
+			return l, fault.Invalid.Newf("two of its platforms are %s, of which only one can be used", subdir)
+		}
+		to := l.platform(subdir)
+		for i, item := range items(packages[name]) {
+			if err := f.add(to, members(item)); err != nil {
+				return l, fault.In(fmt.Sprintf("%s[%d]", clip(name), i), err)
+			}
+		}
+	}
+	return l, l.agree()
+}
+
+// add adds what an environment refers to.
+func (f pixiFile) add(to *PlatformLock, reference map[string]ast.Node) error {
+	if source := scalar(reference["conda_source"]); source != "" {
+		return fault.Invalid.Newf("%q is a package that is built from source, which is not supported; publish it in a channel", clip(source))
+	}
+	if address := scalar(reference["pypi"]); address != "" {
+		py, err := pypi(address, f.packages[address])
+		py.SHA256 = scalar(f.packages[address]["sha256"])
+		to.PyPI = append(to.PyPI, py)
+		return err
+	}
+	address := scalar(reference["conda"])
+	if address == "" {
+		return fault.Invalid.Newf("what is listed is neither a package of conda nor of pypi")
+	}
+	r, err := pixiRecord(address, f.packages[address])
+	to.Packages = append(to.Packages, r)
+	return err
+}
+
+// pixiRecord reads the description of an artifact.
+func pixiRecord(address string, p map[string]ast.Node) (Record, error) {
+	r, err := described(address, p)
+	if err != nil {
+		return r, err
+	}
+	if p == nil {
+		return r, fault.Invalid.Newf("%s is listed, but not described in packages", r.FileName)
+	}
+	if err := cmp.Or(r.hashOf("md5", scalar(p["md5"])), r.hashOf("sha256", scalar(p["sha256"]))); err != nil {
+		return r, err
+	}
+	r.Depends, r.Constrains = scalars(p["depends"]), scalars(p["constrains"])
+	r.License, r.LicenseFamily = scalar(p["license"]), scalar(p["license_family"])
+	r.PythonSitePackagesPath = scalar(p["python_site_packages_path"])
+	r.TrackFeatures = scalars(p["track_features"])
+	if s := scalar(p["track_features"]); s != "" { // before version 6
+		r.TrackFeatures = strings.Fields(s)
+	}
+	if kind := scalar(p["noarch"]); kind == "python" || kind == "generic" {
+		r.NoArch = kind
+	}
+	return r, cmp.Or(
+		wholeNumber(p, "size", &r.Size), wholeNumber(p, "timestamp", &r.Timestamp), wholeNumber(p, "build_number", &r.BuildNumber),
+	)
+}
+
+// wholeNumber reads a whole number that is not negative, where there is one.
+func wholeNumber[N int64 | uint64](p map[string]ast.Node, key string, to *N) error {
+	s := scalar(p[key])
+	if s == "" {
+		return nil
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return fault.Invalid.Newf("%s: %q is not a number", key, clip(s))
+	}
+	*to = N(n)
+	return nil
+}
+
+// described reads an address, and holds name, version and build against it where they
+// are given.
+func described(address string, p map[string]ast.Node) (Record, error) {
+	r, err := artifact(address)
+	if err != nil {
+		return r, err
+	}
+	for key, has := range map[string]string{"name": r.Name, "version": r.Version, "build": r.Build} {
+		if says := scalar(p[key]); says != "" && says != has {
+			return r, fault.Invalid.Newf("%s of %s is %q, but %q in the name of its file", key, r.FileName, clip(says), has)
+		}
+	}
+	return r, nil
+}
+
+// pypi reads a package that pip would add.
+func pypi(address string, p map[string]ast.Node) (PyPIPackage, error) {
+	py := PyPIPackage{Name: scalar(p["name"]), Version: scalar(p["version"]), URL: address}
+	if !IsWebURL(address) {
+		return py, fault.Invalid.Newf("%q is a package of pypi from a path, which is not supported; publish it in an index", clip(address))
+	}
+	return py, nil
+}

@@ -1,0 +1,150 @@
+package conda_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// TestWriteLock writes every lock in every format, and reads it back.
+func TestWriteLock(t *testing.T) {
+	t.Parallel()
+	for name := range readable() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			from, err := conda.ReadLock(lockFile(t, name), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for format, write := range map[conda.LockFormat]func() (string, error){conda.FormatCondaLock: from.CondaLock, conda.FormatPixi: from.Pixi} {
+				text, err := write()
+				if err != nil {
+					t.Fatal(format, err)
+				}
+				back := read(t, text)
+				if diff := from.Diff(back); diff != nil || !slices.Equal(from.Channels, back.Channels) {
+					t.Errorf("%s: %+v\nbecame %+v: %+v", format, from.Channels, back.Channels, diff)
+				}
+				if format == conda.FormatPixi && !strings.Contains(name, "conda-lock") { // which describes an artifact once for each platform
+					samePackages(t, from, back)
+				}
+			}
+			for _, p := range from.Platforms {
+				text, err := p.Explicit()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := (conda.Lock{Platforms: []conda.PlatformLock{p}}).Diff(read(t, text)); diff != nil {
+					t.Errorf("explicit, %s: %+v", p.Platform, diff)
+				}
+			}
+		})
+	}
+}
+
+func read(t *testing.T, text string) conda.Lock {
+	t.Helper()
+	l, err := conda.ReadLock(text, "")
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return l
+}
+
+// samePackages wants every fact of every record, in order: a pixi.lock keeps all of
+// them.
+func samePackages(t *testing.T, from, back conda.Lock) {
+	t.Helper()
+	for i, p := range from.Platforms {
+		if diff := cmp.Diff(p.Packages, back.Platforms[i].Packages); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", p.Platform, diff)
+		}
+	}
+}
+
+// oddLock has what is hard to write: texts that YAML takes for something else.
+func oddLock() conda.Lock {
+	file := func(name, version, build, subdir string) conda.Record {
+		f := name + "-" + version + "-" + build + ".conda"
+		return conda.Record{
+			Name: name, Version: version, Build: build, FileName: f, Subdir: subdir,
+			Channel: "https://h.example/c", URL: "https://h.example/c/" + subdir + "/" + f, SHA256: strings.Repeat("1234567e", 8), MD5: strings.Repeat("1", 32),
+		}
+	}
+	no := file("no", "1.10", "0", "linux-64")
+	no.License, no.LicenseFamily = "yes: \"of course\" # 'not' — ü\n", "null"
+	no.Depends = []string{"y", "off 1.0", "numpy >=1,<2|>3", "numpy <9", "python_abi 3.12.* *_cp312", "__glibc >=2.17,<3.0.a0", "__glibc >=2.28"}
+	no.Constrains = []string{"x: y", "- z", "*"}
+	py := file("y", "1!2.0+a", "pyh1_7", "noarch")
+	py.NoArch, py.BuildNumber, py.Timestamp, py.Size = "generic", 3, 1706886945727, 1<<40
+	py.TrackFeatures = []string{"a", "b"}
+	py.PythonSitePackagesPath = "lib/python3.13t/site-packages"
+	return conda.Lock{
+		Channels:  []string{"conda-forge", "https://h.example/c/"},
+		Platforms: []conda.PlatformLock{{Platform: "linux-64", Packages: []conda.Record{py, no}}, {Platform: "linux-aarch64", Packages: []conda.Record{py}}, {Platform: "osx-64"}},
+	}
+}
+
+// TestFormats pins the three formats. The files were read by rattler (npm and Python)
+// and conda-lock, which found the same packages in them.
+func TestFormats(t *testing.T) {
+	t.Parallel()
+	l := oddLock()
+	explicit, err := l.Platforms[0].Explicit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	condaLock, err := l.CondaLock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pixi, err := l.Pixi()
+	if err != nil {
+		t.Fatal(err)
+	}
+	samePackages(t, l, read(t, pixi))
+	for name, got := range map[string]string{"odd-explicit.txt": explicit, "odd-conda-lock.yml": condaLock, "odd-pixi.lock": pixi} {
+		want, err := os.ReadFile("testdata/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestUnwritable: what would read as something else is not written.
+func TestUnwritable(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]conda.Record{
+		"no address":           {Name: "a"},
+		"a line in an address": {Name: "a", FileName: "a-1-0.conda", URL: "https://h/noarch/a-1-0.conda\nhttps://h/noarch/b-1-0.conda"},
+		"a token in it":        {Name: "a", FileName: "a-1-0.conda", URL: "https://h/t/tk/c/noarch/a-1-0.conda"},
+		"another name":         {Name: "b", FileName: "a-1-0.conda", URL: "https://h/noarch/a-1-0.conda"},
+		"a hash that is none":  {Name: "a", FileName: "a-1-0.conda", URL: "https://h/noarch/a-1-0.conda", SHA256: "x"},
+	} {
+		p := conda.PlatformLock{Platform: "linux-64", Packages: []conda.Record{r}}
+		l := conda.Lock{Platforms: []conda.PlatformLock{p}}
+		for format, write := range map[string]func() (string, error){"explicit": p.Explicit, "conda-lock": l.CondaLock, "pixi": l.Pixi} {
+			if text, err := write(); err == nil {
+				t.Errorf("%s: %s was written as\n%s", format, name, text)
+			}
+		}
+	}
+}
+
+func TestPlatformIsNamed(t *testing.T) {
+	t.Parallel()
+	l := read(t, "@EXPLICIT\nhttps://h/noarch/a-1-0.conda\n")
+	for _, write := range []func() (string, error){l.CondaLock, l.Pixi} {
+		if text, err := write(); err == nil || !strings.Contains(err.Error(), "does not say its platform") {
+			t.Errorf("%q, %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package conda
+
+import (
+	"strconv"
+	"strings"
+)
+
+// yamlWriter writes YAML line by line. Lists stand in the column of their keys.
+type yamlWriter struct{ strings.Builder }
+
+func (w *yamlWriter) line(indent int, text string) {
+	w.WriteString(strings.Repeat(" ", indent) + text + "\n")
+}
+
+// member writes a text, unless it is empty.
+func (w *yamlWriter) member(indent int, key, text string) {
+	if text != "" {
+		w.line(indent, key+": "+quote(text))
+	}
+}
+
+// isPlainLetter says whether c needs no quotes within a text that begins with a letter
+// and has no ": ".
+func isPlainLetter(c byte) bool { return isNameLetter(c) || strings.IndexByte("+/:=<>*,|!~ ", c) >= 0 }
+
+// quote writes a text such that every reader of YAML, 1.1 or 1.2, takes it for a
+// text: as it stands where that is safe, as URLs and most names are.
+func quote(s string) string {
+	if s == "" || leading(s, isPlainLetter) < len(s) || !isPlainYAML(s) {
+		return strconv.QuoteToASCII(s)
+	}
+	return s
+}
+
+func isPlainYAML(s string) bool {
+	if !isLower(s[0]|0x20) && s[0] != '_' {
+		return false
+	}
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf":
+		return false
+	}
+	last := s[len(s)-1]
+	return last != ':' && last != ' ' && !strings.Contains(s, ": ") && !isHex(s)
+}
+
+// list writes a list, empty or not.
+func (w *yamlWriter) list(indent int, key string, n int) {
+	if n == 0 {
+		w.line(indent, key+": []")
+		return
+	}
+	w.line(indent, key+":")
+}
