@@ -23,7 +23,7 @@ type recipe struct {
 	// condaFile is the environment as the user sees it; "" for none.
 	condaFile string
 	// names is what the image is named after; the zero value is nothing.
-	names conda.Environment
+	names conda.Naming
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
 	// parts are the builds: one for each platform that was asked for.
@@ -62,7 +62,7 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*re
 	}
 	out := &recipe{
 		field: "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
-		condaFile: c.Environment.Text(), names: c.Environment, lockURL: c.LockURL,
+		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL,
 	}
 	return out, out.perPlatform(platforms)
 }

@@ -1,9 +1,8 @@
 // Package conda turns a request for Conda packages into what builds its environment:
-// a Dockerfile, and the files that its installer reads. It owns the form of
-// environments, channels and package specifications, and the names of images that
-// are made from them. It solves nothing, asks nobody and does no I/O. What it takes
-// from a request gets into files alone, never into a command. Truth:
-// gateway/contract/container-service.md, and Conda's own documents (CEP 24, CEP 29).
+// a Dockerfile, and the files that its installer reads. It owns which of Conda's forms
+// a request may use, and the names of images that are made from them. It solves
+// nothing, asks nobody and does no I/O. What it takes from a request gets into files
+// alone, never into a command. Truth: gateway/contract/container-service.md.
 package conda
 
 import (
@@ -12,6 +11,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	nouns "slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -28,7 +28,7 @@ func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
 // Recipe is a checked request for a Conda environment. Make it with Read or ReadFile.
 type Recipe struct {
 	// Environment is what to install; its text is empty where there is a lock.
-	Environment Environment
+	Environment nouns.Environment
 	// LockURL is the address of an explicit lock; "" for none.
 	LockURL string
 	// basePackages are installed afterwards; none is fine.
@@ -43,7 +43,7 @@ type Recipe struct {
 // "" where they list entries. fault.Invalid, naming the field, for what is malformed.
 func Read(p *containerv1.Packages, environment string) (Recipe, error) {
 	for i, c := range p.GetChannels() {
-		if err := checkChannel(c); err != nil {
+		if err := nouns.CheckChannel(c); err != nil {
 			return Recipe{}, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
 		}
 	}
@@ -78,7 +78,7 @@ func withOptions(o *containerv1.CondaOptions) (Recipe, error) {
 	}
 	r.basePackages = strings.Fields(packages)
 	for _, spec := range r.basePackages {
-		if _, err := ParseMatchSpec(spec); err != nil {
+		if err := checkSpec(spec); err != nil {
 			return r, fault.In("packages.condaOpts.basePackages", err)
 		}
 	}

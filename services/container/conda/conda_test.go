@@ -164,7 +164,10 @@ func FuzzEntries(f *testing.F) {
 			return
 		}
 		text := r.Environment.Text()
-		var got document
+		var got struct {
+			Channels     []string
+			Dependencies []any
+		}
 		if err := yaml.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	nouns "slipway.dev/services/internal/conda"
 )
 
 //go:embed install.sh
@@ -37,10 +39,10 @@ func (r Recipe) Dockerfile() string {
 // Files are those that the installer reads, and the installer.
 func (r Recipe) Files() []*buildv1.File {
 	texts := []struct{ name, text string }{
-		{"install.sh", installer}, {"conda.yml", r.Environment.text}, {"lock-url", r.LockURL},
+		{"install.sh", installer}, {"conda.yml", r.Environment.Text()}, {"lock-url", r.LockURL},
 	}
 	if len(r.basePackages) > 0 {
-		texts = append(texts, struct{ name, text string }{"base.yml", environmentFile(r.Environment.Channels, r.basePackages, nil)})
+		texts = append(texts, struct{ name, text string }{"base.yml", r.base()})
 	}
 	var files []*buildv1.File
 	for _, f := range texts {
@@ -49,4 +51,13 @@ func (r Recipe) Files() []*buildv1.File {
 		}
 	}
 	return files
+}
+
+// base is the environment file of the base packages.
+func (r Recipe) base() string {
+	var all []nouns.Requirement
+	for _, spec := range r.basePackages {
+		all = append(all, nouns.Requirement{Text: spec})
+	}
+	return nouns.NewEnvironment(r.Environment.Channels, all).Text()
 }

@@ -2,38 +2,43 @@ package conda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	nouns "slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
+
+// maxSpec is how long a specification of a request may be, in characters.
+const maxSpec = 500
 
 // addEntries makes an environment of a list of packages, or takes the one URL of a
 // lock.
 func (r *Recipe) addEntries(entries, channels []string) error {
-	r.Environment.Channels = channels
-	if len(entries) == 1 && isAddress(entries[0]) && isWebURL(entries[0]) {
+	if len(entries) == 1 && isAddress(entries[0]) && nouns.IsWebURL(entries[0]) {
 		r.LockURL = entries[0]
+		r.Environment.Channels = channels
 		return nil
 	}
-	var specs, pip []MatchSpec
+	var specs, pip []nouns.Requirement
 	hasPip := false
 	for i, entry := range entries {
-		spec, isPip, err := readEntry(entry)
+		item, err := readEntry(entry)
 		if err != nil {
 			return fault.In(fmt.Sprintf("packages.entries[%d]", i), err)
 		}
-		if isPip {
-			pip = append(pip, spec)
+		if item.Pip {
+			pip = append(pip, item)
 			continue
 		}
-		hasPip = hasPip || spec.Name == "pip"
-		specs = append(specs, spec)
+		m, err := nouns.ParseMatchSpec(item.Text)
+		hasPip = hasPip || (err == nil && m.Name == "pip")
+		specs = append(specs, item)
 	}
 	if len(pip) > 0 && !hasPip {
-		specs = append(specs, takeApart("pip"))
+		specs = append(specs, nouns.Requirement{Text: "pip"})
 	}
-	r.Environment.text = environmentFile(channels, texts(specs), texts(pip))
-	r.Environment.items = append(specs, pip...)
+	r.Environment = nouns.NewEnvironment(channels, slices.Concat(specs, pip))
 	return nil
 }
 
@@ -43,46 +48,49 @@ func isAddress(entry string) bool {
 }
 
 // readEntry reads a Conda package, or `pip:` and one of pip's.
-func readEntry(entry string) (spec MatchSpec, isPip bool, err error) {
+func readEntry(entry string) (nouns.Requirement, error) {
 	if isAddress(entry) {
-		return spec, false, fault.Invalid.Newf("an http(s) URL of an explicit lock, without a login, must be the only entry")
+		return nouns.Requirement{}, fault.Invalid.Newf("an http(s) URL of an explicit lock, without a login, must be the only entry")
 	}
 	requirement, isPip := strings.CutPrefix(entry, "pip:")
 	if !isPip {
-		spec, err = ParseMatchSpec(entry)
-		return spec, false, err
+		return nouns.Requirement{Text: strings.TrimSpace(entry)}, checkSpec(entry)
 	}
 	if !isRequirement(requirement) {
-		return spec, true, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", clip(entry))
+		return nouns.Requirement{}, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", clip(entry))
 	}
-	return takeApart(requirement), true, nil
+	return nouns.Requirement{Text: requirement, Pip: true}, nil
+}
+
+// checkSpec wants a specification that is written into files for others to read: no
+// more than a package of a channel on the web. fault.Invalid otherwise, without the
+// field.
+func checkSpec(text string) error {
+	bad := func(why string) error {
+		return fault.Invalid.Newf("%q is not a Conda package specification: %s", clip(text), why)
+	}
+	if text == "" || len(text) > maxSpec || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return bad("it must be one line of ASCII, and not empty")
+	}
+	if strings.ContainsAny(text, "#$`\\{};&") {
+		return bad("of #, $, `, \\, {}, ; and & none may stand in it")
+	}
+	m, err := nouns.ParseMatchSpec(text)
+	if e, ok := fault.As(err); ok {
+		return fault.Invalid.New(e.Public, e.Cause)
+	}
+	switch {
+	case m.Channel != "" && !nouns.IsChannel(m.Channel):
+		return bad("what stands before :: is not a channel")
+	case m.URL != "" || m.FileName != "":
+		return bad("a package is named, not given by a file or an address")
+	}
+	return nil
 }
 
 // isRequirement wants a package as pip knows it: no option, no second line. pip
 // itself reads the rest.
 func isRequirement(s string) bool {
-	return s != "" && len(s) <= maxSpec && isPackageName(s[:1]) &&
+	return s != "" && len(s) <= maxSpec && strings.ContainsRune(wordLetters, rune(s[0])) && s[0] != '-' && s[0] != '.' &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
-}
-
-func texts(specs []MatchSpec) []string {
-	all := make([]string, 0, len(specs))
-	for _, s := range specs {
-		all = append(all, s.text)
-	}
-	return all
-}
-
-// environmentFile writes one.
-func environmentFile(channels, specs, pip []string) string {
-	var out strings.Builder
-	writeList(&out, "channels", channels)
-	writeList(&out, "dependencies", specs)
-	if len(pip) > 0 {
-		out.WriteString("  - pip:\n")
-		for _, p := range pip {
-			fmt.Fprintf(&out, "      - %q\n", p)
-		}
-	}
-	return out.String()
 }

@@ -3,6 +3,8 @@ package conda
 import (
 	"slices"
 	"strings"
+
+	nouns "slipway.dev/services/internal/conda"
 )
 
 // The strategies for naming images, of gateway/contract/container-service.md#naming.
@@ -25,54 +27,40 @@ func (p pkg) String() string {
 	return p.name + "-" + p.version
 }
 
-// ImageName says where in a repository the image of an environment is put: with what
-// path behind the repository ("" for none, else with its slash), and which tag. The
-// zero Environment has no readable name.
-func (e Environment) ImageName(strategy, id string) (path, tag string) {
-	pkgs := e.packages()
-	switch {
-	case strategy == NameNone || len(pkgs) == 0:
-		return "", id
-	case strategy == NameImageSuffix:
-		name := pathComponent(join(pkgs, func(p pkg) string { return p.name }))
-		if name == "" {
-			return "", id
-		}
-		if v := commonVersion(pkgs); v != "" {
-			return "/" + name, v + "--" + id
-		}
-		return "/" + name, id
+// Naming is what the image of an environment is named after. The zero value gives no
+// readable name.
+type Naming struct{ pkgs []pkg }
+
+// Naming is that of the environment: the name that it gives itself, or its items.
+func (r Recipe) Naming() Naming { return namingOf(r.Environment) }
+
+func namingOf(e nouns.Environment) Naming {
+	if name := letters(strings.ToLower(e.Name)); name != "" {
+		return Naming{[]pkg{{name: name}}}
 	}
-	prefix := join(pkgs, pkg.String)
-	if prefix == "" {
-		return "", id
+	var n Naming
+	for _, item := range e.Requirements {
+		p, ok := readPkg(item.Text)
+		if ok && !slices.Contains(n.pkgs, p) {
+			n.pkgs = append(n.pkgs, p)
+		}
 	}
-	return "", prefix + "--" + id
+	return n
 }
 
-// packages are the items that names are made of. A name that the environment
-// gives itself stands for all of them.
-func (e Environment) packages() []pkg {
-	if name := letters(strings.ToLower(e.name)); name != "" {
-		return []pkg{{name: name}}
-	}
-	var pkgs []pkg
-	for _, item := range e.items {
-		p, ok := item.pkg()
-		if ok && !slices.Contains(pkgs, p) {
-			pkgs = append(pkgs, p)
-		}
-	}
-	return pkgs
-}
-
-// pkg reads the name and the version from the body of a specification: `=`, `<` and
-// `>` part name, version and the rest. Not ok for URLs and what has no name.
-func (m MatchSpec) pkg() (pkg, bool) {
-	if strings.Contains(m.text, "://") {
+// readPkg reads the name and the version from what stands between the channel and the
+// brackets of a specification: `=`, `<` and `>` part name, version and the rest. Not ok
+// for URLs and what has no name.
+func readPkg(text string) (pkg, bool) {
+	if strings.Contains(text, "://") {
 		return pkg{}, false
 	}
-	pieces := strings.FieldsFunc(m.body, func(r rune) bool { return strings.ContainsRune("=<>", r) })
+	body := text
+	if _, after, ok := strings.Cut(text, "::"); ok {
+		body = after
+	}
+	body, _, _ = strings.Cut(body, "[")
+	pieces := strings.FieldsFunc(body, func(r rune) bool { return strings.ContainsRune("=<>", r) })
 	if len(pieces) == 0 {
 		return pkg{}, false
 	}
@@ -82,6 +70,32 @@ func (m MatchSpec) pkg() (pkg, bool) {
 	}
 	return p, p.name != ""
 }
+
+// ImageName says where in a repository the image is put: with what path behind the
+// repository ("" for none, else with its slash), and which tag.
+func (n Naming) ImageName(strategy, id string) (path, tag string) {
+	switch {
+	case strategy == NameNone || len(n.pkgs) == 0:
+		return "", id
+	case strategy == NameImageSuffix:
+		name := pathComponent(join(n.pkgs, func(p pkg) string { return p.name }))
+		if name == "" {
+			return "", id
+		}
+		if v := commonVersion(n.pkgs); v != "" {
+			return "/" + name, v + "--" + id
+		}
+		return "/" + name, id
+	}
+	prefix := join(n.pkgs, pkg.String)
+	if prefix == "" {
+		return "", id
+	}
+	return "", prefix + "--" + id
+}
+
+// wordLetters are those that may stand in a tag.
+const wordLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
 // letters drops what cannot stand in a tag, and punctuation at both ends.
 func letters(s string) string {

@@ -5,25 +5,27 @@ import (
 	"testing"
 
 	"github.com/distribution/reference"
+
+	nouns "slipway.dev/services/internal/conda"
 )
 
 const id = "0123456789abcdef"
 
-func all(items []string) []MatchSpec {
-	var specs []MatchSpec
+func all(items []string) []nouns.Requirement {
+	var all []nouns.Requirement
 	for _, item := range items {
-		specs = append(specs, takeApart(item))
+		all = append(all, nouns.Requirement{Text: item})
 	}
-	return specs
+	return all
 }
 
 func TestNaming(t *testing.T) {
 	t.Parallel()
-	list := func(items ...string) Environment { return Environment{items: all(items)} }
+	list := func(items ...string) nouns.Environment { return nouns.Environment{Requirements: all(items)} }
 	long := strings.Repeat("x", 30)
 	for _, tc := range []struct {
 		name                string
-		env                 Environment
+		env                 nouns.Environment
 		prefix, suffix, tag string // of tagPrefix; path and tag of imageSuffix
 	}{
 		{"one", list("samtools=1.20"), "samtools-1.20--", "/samtools", "1.20--"},
@@ -43,9 +45,9 @@ func TestNaming(t *testing.T) {
 		{"six", list("a", "b", "c", "d", "e", "f"), "a_b_c_d_pruned--", "/a_b_c_d_pruned", ""},
 		{"six of one version", list("a=1", "b=1", "c=1", "d=1", "e=1", "f=1"), "a-1_b-1_c-1_d-1_pruned--", "/a_b_c_d_pruned", "1--"},
 		{"six with one twice", list("a", "b", "c", "d", "e", "a"), "a_b_c_d_e--", "/a_b_c_d_e", ""},
-		{"named", Environment{name: "My-Env", items: all([]string{"bwa=1"})}, "my-env--", "/my-env", ""},
-		{"badly named", Environment{name: " ./ü\n", items: all([]string{"bwa=1"})}, "bwa-1--", "/bwa", "1--"},
-		{"named with blanks", Environment{name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
+		{"named", nouns.Environment{Name: "My-Env", Requirements: all([]string{"bwa=1"})}, "my-env--", "/my-env", ""},
+		{"badly named", nouns.Environment{Name: " ./ü\n", Requirements: all([]string{"bwa=1"})}, "bwa-1--", "/bwa", "1--"},
+		{"named with blanks", nouns.Environment{Name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
 		{"nothing", list(), "", "", ""},
 		{"URLs", list("https://h/a.conda", "git+https://h/x.git"), "", "", ""},
 		{"URL beside", list("https://h/a.conda", "bwa=1"), "bwa-1--", "/bwa", "1--"},
@@ -62,7 +64,7 @@ func TestNaming(t *testing.T) {
 			for _, want := range []struct{ strategy, path, tag string }{
 				{NameNone, "", id}, {NameTagPrefix, "", tc.prefix + id}, {"", "", tc.prefix + id}, {NameImageSuffix, tc.suffix, tc.tag + id},
 			} {
-				path, tag := tc.env.ImageName(want.strategy, id)
+				path, tag := namingOf(tc.env).ImageName(want.strategy, id)
 				if path != want.path || tag != want.tag {
 					t.Errorf("%q: %s:%s, want %s:%s", want.strategy, path, tag, want.path, want.tag)
 				}
@@ -75,9 +77,9 @@ func FuzzNaming(f *testing.F) {
 	f.Add("env", "a=1\nb\nc::d>2")
 	f.Add("", "_a._b-\n--c\n1.0=..x")
 	f.Fuzz(func(t *testing.T, name, items string) {
-		e := Environment{name: name, items: all(strings.Split(items, "\n"))}
+		e := nouns.Environment{Name: name, Requirements: all(strings.Split(items, "\n"))}
 		for _, strategy := range []string{NameNone, NameTagPrefix, NameImageSuffix} {
-			path, tag := e.ImageName(strategy, id)
+			path, tag := namingOf(e).ImageName(strategy, id)
 			if full := "h.example/repo" + path + ":" + tag; reference.ReferenceRegexp.FindString(full) != full || len(path) > maxPrefix+1 {
 				t.Errorf("%s is no name of an image", full)
 			}

@@ -90,7 +90,7 @@ func Rules() []Rule {
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
-		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/fault", "services/internal/oci"}, Only: []string{
+		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",
 		}},
 		// What we read of a Dockerfile is what the engine reads: the packages of BuildKit
