@@ -56,6 +56,10 @@ type assignment struct {
 	level  []int32
 	reason []reason
 	trail  []lit
+	// need is the index in search.needs by variable, -1 for none; live are those of
+	// records that are chosen.
+	need []int32
+	live set
 	// decisions are the lengths of the trail before each.
 	decisions []int
 	// done is how much of the trail was looked at by propagate.
@@ -75,6 +79,7 @@ func (a *assignment) newVar(v variable) int32 {
 	a.value = append(a.value, 0)
 	a.level = append(a.level, 0)
 	a.reason = append(a.reason, reason{})
+	a.need = append(a.need, -1)
 	a.watches = append(a.watches, nil, nil)
 	return id
 }
@@ -122,6 +127,7 @@ func (a *assignment) set(l lit, why reason) {
 		a.value[v] = -1
 	} else if p := a.variables[v].pkg; p != nil {
 		p.chosen = v - p.first
+		a.live.put(a.need[v], true)
 	}
 	a.level[v], a.reason[v] = a.depth(), why
 	a.trail = append(a.trail, l)
@@ -144,6 +150,7 @@ func (a *assignment) backTo(depth int32) {
 		a.value[v] = 0
 		if p := a.variables[v].pkg; p != nil && p.chosen == v-p.first {
 			p.chosen = -1
+			a.live.put(a.need[v], false)
 		}
 	}
 	a.trail, a.decisions, a.done = a.trail[:keep], a.decisions[:depth], min(a.done, keep)

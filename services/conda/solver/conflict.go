@@ -19,8 +19,9 @@ type Conflict struct {
 	// Missing are names that are not in the channels.
 	Missing []Missing `json:"missing,omitempty"`
 
-	// specs are Specs, to suggest from.
-	specs []conda.MatchSpec
+	// specs are Specs, to suggest from, and library what was read to find them.
+	specs   []conda.MatchSpec
+	library *library
 }
 
 // Reason is one step on the way to a conflict.

@@ -2,8 +2,8 @@ package solver
 
 // encodeRequest makes the request's specifications clauses.
 func (s *search) encodeRequest() (conflict []lit, _ error) {
-	wants := make([]*want, len(s.problem.Specs))
-	for i, spec := range s.problem.Specs {
+	wants := make([]*want, len(s.specs))
+	for i, spec := range s.specs {
 		w, err := s.wantSpec(spec)
 		if err != nil {
 			return nil, err
@@ -32,7 +32,7 @@ func (s *search) unencoded() []int32 {
 func (s *search) encodeAll(records []int32) error {
 	again := false
 	for _, v := range records {
-		if err := s.pause(); err != nil {
+		if err := s.over(); err != nil {
 			return err
 		}
 		conflict, err := s.encodeRecord(v)
@@ -92,6 +92,10 @@ func (s *search) encode(v int32, needs, bars []*want) (conflict []lit, _ error) 
 		keep(s.imply(l, reason{kind: byPair, other: yes(v)}))
 	}
 	s.implies[v] = implied
+	if v != s.root {
+		s.need[v] = int32(len(s.needs))
+		s.live.put(s.need[v], s.value[v] == 1)
+	}
 	s.needs = append(s.needs, need{of: v, wants: needs})
 	return conflict, nil
 }

@@ -16,16 +16,13 @@ import (
 func explain(ctx context.Context, failed *search) error {
 	within, cancel := context.WithTimeout(ctx, limits.CondaExplain)
 	defer cancel()
-	few := *failed.problem
-	edges := failed.edges()
+	few, edges := failed.specs, failed.edges()
 	all := setOf(edges)
-	few.Specs = smallest(few.Specs, func(specs []conda.MatchSpec) bool {
-		try := few
-		try.Specs = specs
-		return isUnsatisfiable(within, &try, all)
+	few = smallest(few, func(specs []conda.MatchSpec) bool {
+		return isUnsatisfiable(within, failed.library, specs, all)
 	})
 	edges = smallest(edges, func(keep []edge) bool {
-		return isUnsatisfiable(within, &few, setOf(keep))
+		return isUnsatisfiable(within, failed.library, few, setOf(keep))
 	})
 	if err := ctx.Err(); err != nil {
 		return err
@@ -34,7 +31,7 @@ func explain(ctx context.Context, failed *search) error {
 		// What is left need not be the reason.
 		edges = nil
 	}
-	return tell(ctx, &few, edges)
+	return tell(newSearch(ctx, failed.library, few), edges)
 }
 
 // smallest leaves out what it can of a list that holds, so that it still holds: large
@@ -67,13 +64,13 @@ func setOf(edges []edge) map[edge]bool {
 
 // isUnsatisfiable solves with some dependencies only. Where that takes too long the
 // answer is no.
-func isUnsatisfiable(ctx context.Context, p *Problem, only map[edge]bool) bool {
+func isUnsatisfiable(ctx context.Context, l *library, specs []conda.MatchSpec, only map[edge]bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	one, cancel := context.WithTimeout(ctx, limits.CondaExplain/8)
 	defer cancel()
-	s := newSearch(one, p)
+	s := newSearch(one, l, specs)
 	s.only = only
 	return errors.Is(s.solve(), errNone)
 }

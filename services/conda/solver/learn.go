@@ -12,7 +12,7 @@ const decay = 0.95
 // errNone where the request itself is one.
 func (s *search) resolve(conflict []lit) error {
 	for conflict != nil {
-		if err := s.pause(); err != nil {
+		if err := s.over(); err != nil {
 			return err
 		}
 		clause, depth := s.analyze(conflict)

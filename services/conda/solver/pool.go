@@ -9,8 +9,29 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// pkg is all records of one name that may be chosen.
-type pkg struct {
+// library is what was read for a problem, for all its searches: the request's, and
+// those that look for reasons and repairs. It belongs to one goroutine.
+type library struct {
+	problem *Problem
+	// virtual are the machine's facts as records.
+	virtual []conda.Record
+	shelves map[place]*shelf
+	matches map[place]map[string]*match
+}
+
+// place is a name, and the channel that it was asked to come from; "" is by priority.
+type place struct{ name, channel string }
+
+func newLibrary(p *Problem) *library {
+	l := &library{problem: p, shelves: map[place]*shelf{}, matches: map[place]map[string]*match{}}
+	for _, v := range p.Virtual {
+		l.virtual = append(l.virtual, v.Record())
+	}
+	return l
+}
+
+// shelf is all records of one name that may be chosen.
+type shelf struct {
 	name    string
 	records []*conda.Record
 	// channel is the index of each record's channel.
@@ -18,57 +39,38 @@ type pkg struct {
 	// versions are the distinct ones, oldest first; version is each record's among them.
 	versions []conda.Version
 	version  []int32
-	// order is all records, best first, but for ties (see want.sort).
+	// order is all records, best first, but for ties (see search.sort).
 	order []int32
-	// first is the variable of records[0]; the others follow.
-	first int32
-
-	// chosen is the record that is true, -1 for none: then all others count as false.
-	chosen int32
-	// wants are those that stand in clauses.
-	wants []*want
-	// watched are records that learnt clauses watch.
-	watched []int32
-	// activity grows with each conflict that the package is part of.
-	activity float64
 }
 
-// pkg gives the package of a name, with its records.
-func (s *search) pkg(name string) (*pkg, error) {
-	if p := s.pkgs[name]; p != nil {
-		return p, nil
+// shelf gives the records of a name.
+func (l *library) shelf(at place) (*shelf, error) {
+	if known := l.shelves[at]; known != nil {
+		return known, nil
 	}
-	if err := s.pause(); err != nil {
+	out := &shelf{name: at.name}
+	if err := l.load(out, at.channel); err != nil {
 		return nil, err
 	}
-	p := &pkg{name: name, chosen: -1, first: s.nextVar()}
-	if err := s.load(p); err != nil {
-		return nil, err
-	}
-	p.rank()
-	for range p.records {
-		s.newVar(variable{kind: ofRecord, pkg: p})
-	}
-	s.pkgs[name] = p
-	s.byActivity = append(s.byActivity, p)
-	return p, nil
+	out.rank()
+	l.shelves[at] = out
+	return out, nil
 }
 
 // load collects the records of a name from the channels that may give it.
-func (s *search) load(p *pkg) error {
+func (l *library) load(p *shelf, asked string) error {
 	if strings.HasPrefix(p.name, "__") {
-		for i := range s.virtual {
-			if s.virtual[i].Name == p.name {
-				p.records = append(p.records, &s.virtual[i])
+		for i := range l.virtual {
+			if l.virtual[i].Name == p.name {
+				p.records = append(p.records, &l.virtual[i])
 			}
 		}
 		p.channel = make([]int32, len(p.records))
 		return nil
 	}
-	asked, isAsked := s.channelOf[p.name]
-	for i := range s.problem.Channels {
-		c := &s.problem.Channels[i]
-		if isAsked && !conda.SameChannel(asked, c.Name) {
+	for i := range l.problem.Channels {
+		c := &l.problem.Channels[i]
+		if asked != "" && !conda.SameChannel(asked, c.Name) {
 			continue
 		}
 		all, err := recordsOf(c, p.name)
@@ -76,11 +78,11 @@ func (s *search) load(p *pkg) error {
 			return fmt.Errorf("reading the records of %s in %s: %w", p.name, c.Name, err)
 		}
 		for _, r := range all {
-			if s.mayBe(r) {
+			if l.mayBe(r) {
 				p.records, p.channel = append(p.records, r), append(p.channel, int32(i))
 			}
 		}
-		if len(all) > 0 && !s.problem.Flexible {
+		if len(all) > 0 && !l.problem.Flexible {
 			break
 		}
 	}
@@ -88,8 +90,8 @@ func (s *search) load(p *pkg) error {
 }
 
 // mayBe leaves out what is newer than asked for.
-func (s *search) mayBe(r *conda.Record) bool {
-	return s.problem.ExcludeNewer.IsZero() || r.Timestamp <= s.problem.ExcludeNewer.UnixMilli()
+func (l *library) mayBe(r *conda.Record) bool {
+	return l.problem.ExcludeNewer.IsZero() || r.Timestamp <= l.problem.ExcludeNewer.UnixMilli()
 }
 
 // recordsOf gives a channel's records of a name, in an order that does not depend on
@@ -128,7 +130,7 @@ func withoutTwins(records []*conda.Record) []*conda.Record {
 
 // rank reads the versions and puts the records in order. Records whose version cannot
 // be read are nobody's choice.
-func (p *pkg) rank() {
+func (p *shelf) rank() {
 	parsed := map[string]conda.Version{}
 	keep := 0
 	for i, r := range p.records {
@@ -153,7 +155,7 @@ func (p *pkg) rank() {
 
 // indexVersions fills versions and tells each text's index. Versions that are the same
 // in different texts have one.
-func (p *pkg) indexVersions(parsed map[string]conda.Version) map[string]int32 {
+func (p *shelf) indexVersions(parsed map[string]conda.Version) map[string]int32 {
 	texts := make([]string, 0, len(parsed))
 	for text := range parsed {
 		texts = append(texts, text)
@@ -174,7 +176,7 @@ func (p *pkg) indexVersions(parsed map[string]conda.Version) map[string]int32 {
 
 // compare orders records, better ones first: those of an earlier channel, without track
 // features, of a newer version, of a higher build number.
-func (p *pkg) compare(a, b int32) int {
+func (p *shelf) compare(a, b int32) int {
 	return cmp.Or(
 		cmp.Compare(p.channel[a], p.channel[b]),
 		cmp.Compare(p.tracks(a), p.tracks(b)),
@@ -184,6 +186,6 @@ func (p *pkg) compare(a, b int32) int {
 }
 
 // tracks is 1 for a record with track features.
-func (p *pkg) tracks(i int32) int {
+func (p *shelf) tracks(i int32) int {
 	return min(1, len(p.records[i].TrackFeatures))
 }

@@ -10,13 +10,11 @@ import (
 type search struct {
 	assignment
 
-	// over says why the search has to end: whoever asked is gone, or the time is up.
-	over  func() error
-	steps int
-
-	problem *Problem
-	// virtual are the machine's facts as records.
-	virtual []conda.Record
+	// over says why the search has to end: whoever asked is gone, or the time is up. It
+	// is asked at every step, none of which takes long.
+	over    func() error
+	library *library
+	specs   []conda.MatchSpec
 	// channelOf are the names that are asked for as channel::name.
 	channelOf map[string]string
 
@@ -61,33 +59,18 @@ type edge struct {
 	bars     bool
 }
 
-func newSearch(ctx context.Context, p *Problem) *search {
+func newSearch(ctx context.Context, l *library, specs []conda.MatchSpec) *search {
 	s := &search{
-		over: func() error { return context.Cause(ctx) }, problem: p,
+		over: func() error { return context.Cause(ctx) }, library: l, specs: specs,
 		channelOf: map[string]string{}, pkgs: map[string]*pkg{}, wants: map[string]*want{},
 		depends: map[*conda.Record][]*want{}, implies: map[int32][]lit{}, seen: map[int32]bool{}, beside: map[*pkg][]int32{},
 	}
-	for _, v := range p.Virtual {
-		s.virtual = append(s.virtual, v.Record())
-	}
-	for _, spec := range p.Specs {
+	for _, spec := range specs {
 		if spec.Channel != "" {
 			s.channelOf[spec.Name] = spec.Channel
 		}
 	}
 	return s
-}
-
-// pauseEvery is how many steps are made between looks at the clock; one takes less than
-// a millisecond.
-const pauseEvery = 16
-
-// pause is called once a step, and tells when the caller, or the budget, wants no more.
-func (s *search) pause() error {
-	if s.steps++; s.steps%pauseEvery != 0 {
-		return nil
-	}
-	return s.over()
 }
 
 // solve decides until nothing is open. errNone where that cannot be.
@@ -121,7 +104,7 @@ func (s *search) solve() error {
 // descend decides until every known requirement is met.
 func (s *search) descend() error {
 	for {
-		if err := s.pause(); err != nil {
+		if err := s.over(); err != nil {
 			return err
 		}
 		next, open := s.next()
@@ -139,37 +122,47 @@ func (s *search) descend() error {
 // those of the request come first; a requirement that has fewer candidates, and of
 // whose package conflicts speak more, goes before.
 func (s *search) next() (record int32, open bool) {
-	var best *want
-	fewest := -1 // not counted
-	for at := range s.needs {
-		if at == 1 && best != nil {
-			break
-		}
-		if s.value[s.needs[at].of] != 1 {
-			continue
-		}
-		for _, w := range s.needs[at].wants {
-			switch {
-			case w.pkg.chosen >= 0:
-			case best == nil:
-				best = w
-			case w.pkg.activity > best.pkg.activity:
-				if fewest < 0 {
-					fewest = s.count(best)
-				}
-				if n := s.count(w); n < fewest {
-					best, fewest = w, n
-				}
-			}
-			if best != nil && !s.isActive {
-				return s.first(best), true
+	c := choice{search: s, fewest: -1}
+	c.consider(s.needs[0].wants)
+	if c.best == nil {
+		for at := range s.live.all() {
+			if c.consider(s.needs[at].wants); c.best != nil && !s.isActive {
+				break
 			}
 		}
 	}
-	if best == nil {
+	if c.best == nil {
 		return 0, false
 	}
-	return s.first(best), true
+	return s.first(c.best), true
+}
+
+// choice is the best requirement of those considered.
+type choice struct {
+	*search
+	best *want
+	// fewest is how many records are open for it; -1 is not counted.
+	fewest int
+}
+
+func (c *choice) consider(wants []*want) {
+	for _, w := range wants {
+		switch {
+		case w.pkg.chosen >= 0:
+		case c.best == nil:
+			c.best = w
+			if !c.isActive {
+				return
+			}
+		case w.pkg.activity > c.best.pkg.activity:
+			if c.fewest < 0 {
+				c.fewest = c.count(c.best)
+			}
+			if n := c.count(w); n < c.fewest {
+				c.best, c.fewest = w, n
+			}
+		}
+	}
 }
 
 // first is the best record that fits and is open: propagate leaves one.

@@ -25,7 +25,7 @@ func (s *search) solution() *Solution {
 	for _, name := range names {
 		o.visit(name)
 	}
-	return &Solution{Records: o.out, Virtual: slices.Clone(s.problem.Virtual)}
+	return &Solution{Records: o.out, Virtual: slices.Clone(s.library.problem.Virtual)}
 }
 
 // ordering puts what a package needs before it.

@@ -76,7 +76,7 @@ func Solve(ctx context.Context, p Problem) (*Solution, error) {
 	}
 	budget, cancel := context.WithTimeoutCause(ctx, limits.CondaSolve, errTooHard)
 	defer cancel()
-	s := newSearch(budget, &p)
+	s := newSearch(budget, newLibrary(&p), p.Specs)
 	err := s.solve()
 	switch {
 	case err == nil:

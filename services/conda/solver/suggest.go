@@ -22,8 +22,9 @@ type Suggestion struct {
 const maxSuggestions = 3
 
 // Suggest looks for small changes to a request that make it possible: a name that was
-// meant, a channel that has it, a bound less, another version, a package less. It
-// gives up quietly after limits.CondaSuggest; the error is ctx's.
+// meant, a channel that has it, a bound less, another version, a package less. p is the
+// problem that c came of. It gives up quietly after limits.CondaSuggest; the error is
+// ctx's. Not for two goroutines with one c.
 func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) {
 	within, cancel := context.WithTimeout(ctx, limits.CondaSuggest)
 	defer cancel()
@@ -56,7 +57,11 @@ func (a *adviser) try(ctx context.Context, p Problem) *Solution {
 		return nil
 	}
 	a.tries--
-	s := newSearch(ctx, &p)
+	l := a.conflict.library
+	if l == nil || len(p.Channels) != len(a.problem.Channels) {
+		l = newLibrary(&p)
+	}
+	s := newSearch(ctx, l, p.Specs)
 	if s.solve() != nil {
 		return nil
 	}

@@ -1,14 +1,8 @@
 package solver
 
 import (
-	"context"
-	"errors"
 	"slices"
 	"strconv"
-	"strings"
-
-	"slipway.dev/services/internal/conda"
-	"slipway.dev/services/internal/fault"
 )
 
 const (
@@ -37,11 +31,11 @@ type teller struct {
 }
 
 // tell makes the conflict of specifications and dependencies.
-func tell(ctx context.Context, p *Problem, edges []edge) error {
-	t := &teller{search: newSearch(ctx, p), edges: edges}
-	c := &Conflict{specs: p.Specs, Reasons: []Reason{}}
+func tell(s *search, edges []edge) error {
+	t := &teller{search: s, edges: edges}
+	c := &Conflict{specs: s.specs, Reasons: []Reason{}, library: s.library}
 	var roots []*node
-	for _, spec := range p.Specs {
+	for _, spec := range s.specs {
 		w, err := t.wantSpec(spec)
 		if err != nil {
 			return err
@@ -125,7 +119,7 @@ func (t *teller) follow(n *node, e edge, on []string) error {
 		if err != nil {
 			return err
 		}
-		child := &node{want: w, edge: e, hasMore: len(texts) > 1, Reason: step(n.want.pkg, groups[text], specText(w, text), e.bars)}
+		child := &node{want: w, edge: e, hasMore: len(texts) > 1, Reason: step(n.want.pkg.shelf, groups[text], specText(w, text), e.bars)}
 		n.because = append(n.because, child)
 		if err := t.grow(child, on); err != nil {
 			return err
@@ -135,7 +129,7 @@ func (t *teller) follow(n *node, e edge, on []string) error {
 }
 
 // step is what records of a package ask for.
-func step(p *pkg, records []int32, spec string, bars bool) Reason {
+func step(p *shelf, records []int32, spec string, bars bool) Reason {
 	name, many := label(p, records)
 	kind, verb := "needs", " needs "
 	switch {
@@ -151,7 +145,7 @@ func step(p *pkg, records []int32, spec string, bars bool) Reason {
 
 // specText is a dependency as it is best read.
 func specText(w *want, text string) string {
-	if w.unread != nil {
+	if w.unread != "" {
 		return text
 	}
 	return w.spec.String()
@@ -159,7 +153,7 @@ func specText(w *want, text string) string {
 
 // label names a package with its versions, e.g. "samtools 1.20" or "samtools 1.18 to
 // 1.20".
-func label(p *pkg, records []int32) (name string, many bool) {
+func label(p *shelf, records []int32) (name string, many bool) {
 	var at []int32
 	for _, i := range records {
 		if !slices.Contains(at, p.version[i]) {
@@ -178,110 +172,4 @@ func label(p *pkg, records []int32) (name string, many bool) {
 	default:
 		return p.name + " " + p.versions[last].String() + " and " + strconv.Itoa(n-1) + " others", true
 	}
-}
-
-// leaf says why nothing fits a want.
-func (t *teller) leaf(w *want) (*node, error) {
-	n := &node{want: w, Reason: Reason{Spec: w.spec.String()}}
-	name := w.pkg.name
-	switch {
-	case w.unread != nil:
-		n.Kind, n.Spec, n.Text = "unread", name, "that cannot be read"
-		if errors.Is(w.unread, fault.Unsupported) {
-			n.Text = "dependencies under a condition, and extras, cannot be solved yet"
-		}
-	case strings.HasPrefix(name, "__"):
-		n.Kind, n.Text = "machine", t.machine(w)
-	case len(w.pkg.records) > 0:
-		newest := w.pkg.versions[len(w.pkg.versions)-1].String()
-		n.Kind, n.Text = "unfit", "no "+name+" fits "+w.spec.String()+": the newest is "+newest
-		if w.pkg.hasVersion(w.spec.Version) {
-			n.Text = "no " + name + " fits " + w.spec.String() + ": its version is there, but not that build or channel"
-		}
-	default:
-		text, err := t.absence(w)
-		if err != nil {
-			return nil, err
-		}
-		n.Kind, n.Text = "unnamed", text
-	}
-	return n, nil
-}
-
-func (p *pkg) hasVersion(spec conda.VersionSpec) bool {
-	return slices.ContainsFunc(p.versions, spec.Match)
-}
-
-func (t *teller) machine(w *want) string {
-	if len(w.pkg.records) == 0 {
-		return "the machine has no " + w.pkg.name
-	}
-	r := w.pkg.records[0]
-	return "the machine has " + conda.VirtualPackage{Name: r.Name, Version: r.Version, Build: r.Build}.String()
-}
-
-// absence says why there are no records of a name.
-func (t *teller) absence(w *want) (string, error) {
-	name := w.pkg.name
-	if !t.problem.ExcludeNewer.IsZero() {
-		for i := range t.problem.Channels {
-			all, err := recordsOf(&t.problem.Channels[i], name)
-			if err != nil {
-				return "", err
-			}
-			if len(all) > 0 {
-				return "every " + name + " is newer than " + t.problem.ExcludeNewer.UTC().Format("2006-01-02 15:04 MST"), nil
-			}
-		}
-	}
-	return "no package is named " + name + " in " + channelNames(t.problem.Channels), nil
-}
-
-func channelNames(channels []Channel) string {
-	names := make([]string, len(channels))
-	for i := range channels {
-		names[i] = channels[i].Name
-	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return strings.Join(names, "")
-}
-
-// missing looks for what missing names could have been.
-func (t *teller) missing(roots []*node) []Missing {
-	var out []Missing
-	var walk func(n *node)
-	walk = func(n *node) {
-		name := n.want.pkg.name
-		if n.Kind == "unnamed" && !slices.ContainsFunc(out, func(m Missing) bool { return m.Name == name }) {
-			m := Missing{Name: name}
-			if names := t.problem.Names; names != nil && len(out) < maxKinds {
-				m.Nearest = names.Nearest(name)
-				for _, c := range names.Elsewhere(name) {
-					m.Elsewhere = append(m.Elsewhere, c.Name)
-				}
-			}
-			n.Text += m.hint()
-			out = append(out, m)
-		}
-		for _, b := range n.because {
-			walk(b)
-		}
-	}
-	for _, n := range roots {
-		walk(n)
-	}
-	return out
-}
-
-// hint is what the name could have been, for behind a sentence.
-func (m *Missing) hint() string {
-	switch {
-	case len(m.Elsewhere) > 0:
-		return "; it is in " + m.Elsewhere[0] + ", which is not among your channels"
-	case len(m.Nearest) > 0:
-		return ": did you mean " + strings.Join(m.Nearest[:min(3, len(m.Nearest))], ", ") + "?"
-	}
-	return ""
 }

@@ -1,0 +1,111 @@
+package solver
+
+import (
+	"slices"
+	"strings"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// leaf says why nothing fits a want.
+func (t *teller) leaf(w *want) (*node, error) {
+	n := &node{want: w, Reason: Reason{Spec: w.spec.String()}}
+	name := w.pkg.name
+	switch {
+	case w.unread != "":
+		n.Kind, n.Spec, n.Text = "unread", name, w.unread
+	case strings.HasPrefix(name, "__"):
+		n.Kind, n.Text = "machine", t.machine(w)
+	case len(w.pkg.records) > 0:
+		newest := w.pkg.versions[len(w.pkg.versions)-1].String()
+		n.Kind, n.Text = "unfit", "no "+name+" fits "+w.spec.String()+": the newest is "+newest
+		if w.pkg.hasVersion(w.spec.Version) {
+			n.Text = "no " + name + " fits " + w.spec.String() + ": its version is there, but not that build or channel"
+		}
+	default:
+		text, err := t.absence(w)
+		if err != nil {
+			return nil, err
+		}
+		n.Kind, n.Text = "unnamed", text
+	}
+	return n, nil
+}
+
+func (p *shelf) hasVersion(spec conda.VersionSpec) bool {
+	return slices.ContainsFunc(p.versions, spec.Match)
+}
+
+func (t *teller) machine(w *want) string {
+	if len(w.pkg.records) == 0 {
+		return "the machine has no " + w.pkg.name
+	}
+	r := w.pkg.records[0]
+	return "the machine has " + conda.VirtualPackage{Name: r.Name, Version: r.Version, Build: r.Build}.String()
+}
+
+// absence says why there are no records of a name.
+func (t *teller) absence(w *want) (string, error) {
+	name := w.pkg.name
+	if !t.library.problem.ExcludeNewer.IsZero() {
+		for i := range t.library.problem.Channels {
+			all, err := recordsOf(&t.library.problem.Channels[i], name)
+			if err != nil {
+				return "", err
+			}
+			if len(all) > 0 {
+				return "every " + name + " is newer than " + t.library.problem.ExcludeNewer.UTC().Format("2006-01-02 15:04 MST"), nil
+			}
+		}
+	}
+	return "no package is named " + name + " in " + channelNames(t.library.problem.Channels), nil
+}
+
+func channelNames(channels []Channel) string {
+	names := make([]string, len(channels))
+	for i := range channels {
+		names[i] = channels[i].Name
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
+}
+
+// missing looks for what missing names could have been.
+func (t *teller) missing(roots []*node) []Missing {
+	var out []Missing
+	var walk func(n *node)
+	walk = func(n *node) {
+		name := n.want.pkg.name
+		if n.Kind == "unnamed" && !slices.ContainsFunc(out, func(m Missing) bool { return m.Name == name }) {
+			m := Missing{Name: name}
+			if names := t.library.problem.Names; names != nil && len(out) < maxKinds {
+				m.Nearest = names.Nearest(name)
+				for _, c := range names.Elsewhere(name) {
+					m.Elsewhere = append(m.Elsewhere, c.Name)
+				}
+			}
+			n.Text += m.hint()
+			out = append(out, m)
+		}
+		for _, b := range n.because {
+			walk(b)
+		}
+	}
+	for _, n := range roots {
+		walk(n)
+	}
+	return out
+}
+
+// hint is what the name could have been, for behind a sentence.
+func (m *Missing) hint() string {
+	switch {
+	case len(m.Elsewhere) > 0:
+		return "; it is in " + m.Elsewhere[0] + ", which is not among your channels"
+	case len(m.Nearest) > 0:
+		return ": did you mean " + strings.Join(m.Nearest[:min(3, len(m.Nearest))], ", ") + "?"
+	}
+	return ""
+}

@@ -1,0 +1,144 @@
+package solver
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// sort puts what fits in its final order: ties are broken by the best versions that
+// the tied records let their common dependencies have, then by their age.
+func (s *search) sort(w *want) error {
+	if w.isSorted {
+		return nil
+	}
+	if s.only != nil {
+		// Which is tried first is nothing to whether there is one.
+		w.sorted = w.matching
+		return nil
+	}
+	w.sorted = slices.Clone(w.matching)
+	for from := 0; from < len(w.sorted); {
+		to := from + 1
+		for to < len(w.sorted) && w.pkg.compare(w.sorted[from], w.sorted[to]) == 0 {
+			to++
+		}
+		if to-from > 1 {
+			if err := s.breakTie(w.pkg.shelf, w.sorted[from:to]); err != nil {
+				return err
+			}
+		}
+		from = to
+	}
+	w.isSorted = true
+	return nil
+}
+
+// reach is the best that a dependency can have.
+type reach struct {
+	known  bool
+	tracks bool
+	at     int32 // index in the package's versions
+}
+
+// better orders what dependencies can have, better first.
+func (a reach) better(b reach) int {
+	switch {
+	case !a.known && !b.known:
+		return 0
+	case !a.known:
+		return 1
+	case !b.known:
+		return -1
+	case a.tracks != b.tracks:
+		if a.tracks {
+			return 1
+		}
+		return -1
+	}
+	return int(b.at) - int(a.at)
+}
+
+// breakTie orders records that are alike.
+func (s *search) breakTie(p *shelf, tied []int32) error {
+	can := make(map[int32][]named, len(tied))
+	var shared []string
+	for at, i := range tied {
+		if err := s.over(); err != nil {
+			return err
+		}
+		of, err := s.reaches(p.records[i])
+		if err != nil {
+			return err
+		}
+		can[i] = of
+		if at == 0 {
+			for _, n := range of {
+				shared = append(shared, n.name)
+			}
+			continue
+		}
+		shared = slices.DeleteFunc(shared, func(name string) bool { _, ok := find(of, name); return !ok })
+	}
+	for i, of := range can {
+		can[i] = slices.DeleteFunc(of, func(n named) bool { _, ok := slices.BinarySearch(shared, n.name); return !ok })
+	}
+	slices.SortStableFunc(tied, func(x, y int32) int {
+		a, b := can[x], can[y]
+		for k := range shared {
+			if c := a[k].better(b[k].reach); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(p.records[y].Timestamp, p.records[x].Timestamp)
+	})
+	return nil
+}
+
+// named is the best that a dependency of that name can have.
+type named struct {
+	name string
+	reach
+}
+
+func find(in []named, name string) (int, bool) {
+	return slices.BinarySearchFunc(in, name, func(n named, name string) int { return strings.Compare(n.name, name) })
+}
+
+// reaches tells what each dependency of a record can have at best, by name; where it
+// names one twice, the worse counts.
+func (s *search) reaches(r *conda.Record) ([]named, error) {
+	wants, err := s.dependencies(r)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]named, 0, len(wants))
+	for _, w := range wants {
+		now := w.best()
+		at, twice := find(out, w.pkg.name)
+		switch {
+		case !twice:
+			out = slices.Insert(out, at, named{w.pkg.name, now})
+		case now.known && out[at].better(now) < 0:
+			out[at].reach = now
+		}
+	}
+	return out, nil
+}
+
+// best is the newest version that fits.
+func (w *want) best() reach {
+	if w.reach != nil {
+		return *w.reach
+	}
+	var out reach
+	for _, i := range w.matching {
+		if at := w.pkg.version[i]; !out.known || at > out.at {
+			out = reach{known: true, at: at, tracks: w.pkg.tracks(i) > 0}
+		}
+	}
+	w.reach = &out
+	return out
+}
