@@ -70,5 +70,6 @@ stay in the shell's history.`,
 		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
 		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),
 	)
+	root.AddCommand(orgCommand(&s), workspaceCommand(&s), memberCommand(&s), versionCommand())
 	return root
 }

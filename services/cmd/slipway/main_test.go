@@ -172,3 +172,11 @@ func TestHelpVersionCompletion(t *testing.T) {
 		}
 	}
 }
+
+// TestVersion: programs are told apart by what they say of themselves.
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if got := slipway(t.Context(), nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "slipway "+version+" (") {
+		t.Errorf("%+v", got)
+	}
+}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print this program's version; `slipway info` says the server's", Args: exactly(0),
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "slipway %s (%s), %s/%s\n", version, commit, runtime.GOOS, runtime.GOARCH)
+		},
+	}
+}
