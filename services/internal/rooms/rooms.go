@@ -110,7 +110,7 @@ func Rules() []Rule {
 		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/builder/...", May: []string{
-			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
+			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bounded", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
 			"services/internal/limits", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 
