@@ -149,6 +149,38 @@ func TestBodyTooLarge(t *testing.T) {
 	}
 }
 
+// TestOneDocument refuses a body that goes on behind its JSON: what it says is not what
+// its sender believes.
+func TestOneDocument(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
+	for _, body := range []string{`{} {}`, `{}{"freeze":true}`, `{}]`, `{} x`, `{"containerImage":"a"} {"containerImage":"b"}`} {
+		resp, text := post(t, url+"/v1alpha2/container", strings.NewReader(body))
+		if resp.StatusCode != http.StatusBadRequest || text != `{"message":"Invalid JSON request body"}` {
+			t.Errorf("%s: got %d %s", body, resp.StatusCode, text)
+		}
+	}
+	if resp, text := post(t, url+"/v1alpha2/container", strings.NewReader(" {} \n")); resp.StatusCode == http.StatusBadRequest {
+		t.Errorf("blanks are refused: %s", text)
+	}
+}
+
+// TestHome is what the address shows that people open in a browser.
+func TestHome(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
+	resp, page := exchange(t, http.MethodGet, url+"/", nil)
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(string(page), `href="openapi/"`) {
+		t.Errorf("got %d %v %s", resp.StatusCode, resp.Header, page)
+	}
+	if resp, _ := exchange(t, http.MethodHead, url+"/", nil); resp.StatusCode != http.StatusOK {
+		t.Errorf("HEAD: got %d", resp.StatusCode)
+	}
+	if resp, text := post(t, url+"/", nil); resp.StatusCode < 400 {
+		t.Errorf("POST: got %d %s", resp.StatusCode, text)
+	}
+}
+
 func FuzzRequestBody(f *testing.F) {
 	f.Add(`{"containerImage":"x","containerConfig":{"layers":[{"gzipSize":"12"}]}}`)
 	f.Add(`{"packages":{"condaOpts":null},"buildCompression":{"mode":"gzip"}}`)

@@ -87,9 +87,13 @@ func setQuota(h http.Header, meta map[string]string) {
 }
 
 // writeRoutingError responds to a path or method that does not exist.
-func writeRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	if isProbe(ctx) {
+		return
+	}
 	switch code {
 	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", allowed(mux, w, r))
 		writeMessage(w, code, r.Method+" is not allowed here")
 	case http.StatusNotFound:
 		writeMessage(w, code, "There is no such path")

@@ -10,27 +10,29 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
+// notJSON is the message for a body that cannot be read, or the beginning of it.
+const notJSON = "Invalid JSON request body"
+
 // explain says in a stable text why raw is not the message that v points to. The
 // library's own text changes from build to build.
 func explain(raw []byte, v any) string {
-	const general = "Invalid JSON request body"
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	var value any
 	if err := dec.Decode(&value); err != nil {
-		return general
+		return notJSON
 	}
 	desc := descriptorOf(v)
 	if desc == nil {
-		return general
+		return notJSON
 	}
 	if field, want := mismatch("", value, desc); want != "" {
 		if field == "" {
-			return general + ": it must be " + want
+			return notJSON + ": it must be " + want
 		}
-		return fmt.Sprintf("%s: %s must be %s", general, field, want)
+		return fmt.Sprintf("%s: %s must be %s", notJSON, field, want)
 	}
-	return general
+	return notJSON
 }
 
 // descriptorOf finds the message behind the pointer, or pointer to a pointer,

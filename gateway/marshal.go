@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -35,6 +36,9 @@ func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 		var raw []byte
 		if err := m.readRaw(r, &raw); err != nil {
 			return err
+		}
+		if !json.Valid(raw) { // the decoder reads the first of several documents
+			return errors.New(notJSON)
 		}
 		if err := m.Unmarshal(raw, v); err != nil {
 			return errors.New(explain(raw, v))

@@ -26,8 +26,9 @@ var page embed.FS
 const referenceCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// reference is the OpenAPI document of an API, and the page to read it and to try
-// the calls: /openapi.json, /openapi.yml and /openapi/. All of it is embedded.
+// reference is the OpenAPI document of an API, the page to read it and to try the calls,
+// and the page that leads there: /openapi.json, /openapi.yml, /openapi/ and /. All of
+// it is embedded.
 type reference struct {
 	files map[string]file
 	next  http.Handler
@@ -54,7 +55,7 @@ func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 	r := &reference{next: next, files: map[string]file{
 		"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml),
 	}}
-	for _, name := range []string{"index.html", "start.js"} {
+	for _, name := range []string{"home.html", "index.html", "start.js"} {
 		text, err := page.ReadFile("reference/" + name)
 		if err != nil {
 			return nil, fmt.Errorf("reading the reference page: %w", err)
@@ -62,7 +63,9 @@ func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 		r.files["/openapi/"+name] = newFile(name, text)
 	}
 	r.files["/openapi/"] = r.files["/openapi/index.html"]
+	r.files["/"] = r.files["/openapi/home.html"]
 	delete(r.files, "/openapi/index.html")
+	delete(r.files, "/openapi/home.html")
 	for _, name := range []string{"swagger-ui-bundle.js.gz", "swagger-ui.css.gz", "favicon-32x32.png"} {
 		text, err := fs.ReadFile(static.FS, name)
 		if err != nil {
@@ -79,7 +82,7 @@ func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 }
 
 func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if !strings.HasPrefix(req.URL.Path, "/openapi") || req.Method != http.MethodGet && req.Method != http.MethodHead {
+	if req.URL.Path != "/" && !strings.HasPrefix(req.URL.Path, "/openapi") || req.Method != http.MethodGet && req.Method != http.MethodHead {
 		r.next.ServeHTTP(w, req)
 		return
 	}

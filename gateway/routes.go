@@ -28,6 +28,10 @@ func WithRoute(ctx context.Context, into *string) context.Context {
 func routed(prefix string, p pace) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+			if found, ok := r.Context().Value(probeKey{}).(*bool); ok {
+				*found = true
+				return
+			}
 			route := routeOf(r.Context())
 			if into, ok := r.Context().Value(routeKey{}).(*string); ok {
 				*into = prefix + route
@@ -43,6 +47,25 @@ func routed(prefix string, p pace) runtime.Middleware {
 		}
 	}
 }
+
+type probeKey struct{}
+
+// allowed lists, as the header Allow has it, the methods that a path has a route for.
+func allowed(mux *runtime.ServeMux, w http.ResponseWriter, r *http.Request) string {
+	var list []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		found := false
+		probe := r.Clone(context.WithValue(r.Context(), probeKey{}, &found))
+		probe.Method = method
+		mux.ServeHTTP(w, probe) // which writes nothing: see routed and isProbe
+		if found {
+			list = append(list, method)
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func isProbe(ctx context.Context) bool { return ctx.Value(probeKey{}) != nil }
 
 // deprecated marks the responses of a deprecated path (RFC 9745).
 func deprecated(next runtime.HandlerFunc) runtime.HandlerFunc {

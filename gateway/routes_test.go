@@ -48,3 +48,29 @@ func TestRoutes(t *testing.T) {
 		}
 	}
 }
+
+// TestAllow says, of a path that has routes, by which methods (RFC 9110, section 15.5.6).
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	api, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Inspect: refusing{}, Metrics: refusing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ method, path, want string }{
+		{"PUT", "/v1alpha2/container", "POST"},
+		{"POST", "/v1alpha2/container/abc", "GET, DELETE"},
+		{"DELETE", "/v1alpha2/container/abc/sif", "GET, HEAD"},
+		{"BREW", "/service-info", "GET"},
+		{"GET", "/nowhere", ""},
+	} {
+		w := httptest.NewRecorder()
+		api.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil))
+		code := http.StatusMethodNotAllowed
+		if c.want == "" {
+			code = http.StatusNotFound
+		}
+		if got := w.Header().Get("Allow"); got != c.want || w.Code != code {
+			t.Errorf("%s %s: %d, Allow: %q, want %q", c.method, c.path, w.Code, got, c.want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +45,9 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	h.Set("Content-Disposition", `attachment; filename="`+about.GetFileName()+`"`)
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r.Header.Del("Range") // each part would be a stream of its own
+	}
+	if r.Header.Get("Range") == "bytes=-0" { // which no file has, and http.ServeContent answers
+		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
 	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.pace.stall}, r, "", time.Time{}, file)
 	if file.err != nil {

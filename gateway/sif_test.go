@@ -72,6 +72,7 @@ func TestSif(t *testing.T) {
 		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 8-9/10"},
 		{"more than there is", "GET", "Range", "bytes=8-99", 206, "89", "bytes 8-9/10"},
 		{"beyond", "GET", "Range", "bytes=10-", 416, "", "bytes */10"},
+		{"nothing at the end", "GET", "Range", "bytes=-0", 416, "", "bytes */10"},
 		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, "0123456789", ""},
 		{"backwards", "GET", "Range", "bytes=4-2", 416, "", ""},
 		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", ""},

@@ -3,10 +3,8 @@ package registry
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,6 +50,12 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+	size, _ := img.blob(d)
+	r, ok := withRange(r, d, size)
+	if !ok {
+		refuseRange(w, size)
+		return nil
+	}
 	if config, ok := img.made[d]; ok {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
 		return nil
@@ -59,7 +63,6 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant
 	if l, ok := g.layers[d]; ok {
 		return s.addedLayer(w, r, d, l)
 	}
-	size, _ := img.blob(d)
 	return s.upstreamBlob(w, r, src, oci.Descriptor{Digest: d, Size: size})
 }
 
@@ -91,19 +94,10 @@ func (s *Registry) isOwn(host string) bool {
 	return err == nil && strings.EqualFold(own.Host, host)
 }
 
-// byteRange is the form of Range that is passed on; anything else means the whole.
-var byteRange = regexp.MustCompile(`^bytes=(\d+-\d*|-\d+)$`)
-
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d oci.Descriptor) error {
-	rng := r.Header.Get("Range")
-	if !byteRange.MatchString(rng) {
-		rng = ""
-	}
-	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, rng)
+	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {
-		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", d.Size))
-		w.Header().Del("Docker-Content-Digest")
-		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		refuseRange(w, d.Size)
 		return nil
 	}
 	if err != nil {

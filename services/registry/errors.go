@@ -27,9 +27,16 @@ type ociError struct {
 }
 
 type ociErrorEntry struct {
-	Code    string `json:"code,omitempty"`
+	Code    string `json:"code"`
 	Message string `json:"message"`
 }
+
+// The specification has no codes for a registry that is at fault itself; these are what
+// most registries send, and clients know.
+const (
+	codeUnknown     = "UNKNOWN"
+	codeUnavailable = "UNAVAILABLE"
+)
 
 // statusOf says how a kind of fault is answered; its code where the fault itself
 // names none.
@@ -52,13 +59,13 @@ func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 	case fault.Exhausted:
 		return http.StatusTooManyRequests, "TOOMANYREQUESTS"
 	case fault.Timeout:
-		return http.StatusGatewayTimeout, ""
+		return http.StatusGatewayTimeout, codeUnavailable
 	case fault.Unsupported:
 		return http.StatusNotImplemented, "UNSUPPORTED"
 	case fault.Unavailable:
-		return http.StatusServiceUnavailable, ""
+		return http.StatusServiceUnavailable, codeUnavailable
 	}
-	return http.StatusInternalServerError, ""
+	return http.StatusInternalServerError, codeUnknown
 }
 
 // clientGone is what the metrics show when nobody waits for the answer.
@@ -99,7 +106,7 @@ func (s *Registry) describe(w http.ResponseWriter, r *http.Request, kind string,
 	if !ok {
 		id := rpc.CallFrom(r.Context()).RequestID
 		s.deps.Log.ErrorContext(r.Context(), "Registry request failed", "kind", kind, "request_id", id, "err", err)
-		return http.StatusInternalServerError, ociErrorEntry{"", "Internal error; it is logged as " + id}
+		return http.StatusInternalServerError, ociErrorEntry{codeUnknown, "Internal error; it is logged as " + id}
 	}
 	s.deps.Log.DebugContext(r.Context(), "Registry request refused", "kind", kind, "err", err)
 	status, code := statusOf(e.Kind, kind)

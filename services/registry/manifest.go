@@ -69,7 +69,7 @@ func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Docu
 	}
 	d, err := digest.Parse(ref)
 	if err != nil {
-		if strings.Contains(ref, ":") || !oci.IsTag(ref) {
+		if strings.Contains(ref, ":") {
 			return oci.Document{}, invalidDigest(ref)
 		}
 		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", g.ref))
@@ -84,19 +84,11 @@ func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Docu
 	return src.document(ctx, img, d)
 }
 
-// current resolves the reference anew and records what it is, before the answer:
-// so every replica can serve the rest of the pull, wherever the tag goes.
+// current resolves the reference anew.
 func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Document, error) {
-	root, err := src.resolve(ctx, g)
+	root, err := s.resolve(ctx, g, src)
 	if err != nil {
 		return oci.Document{}, err
-	}
-	if !g.sees(root) {
-		_, err := s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: g.token, Digest: root.String()})
-		if err != nil {
-			return oci.Document{}, fmt.Errorf("recording what a tag resolved to: %w", err)
-		}
-		g.saw(root)
 	}
 	img, err := src.image(ctx, g, root)
 	if err != nil {
@@ -105,9 +97,26 @@ func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Docum
 	return img.root, nil
 }
 
+// resolve asks what the reference is now and records it, before the answer: so every
+// replica can serve the rest of the pull, wherever the tag goes.
+func (s *Registry) resolve(ctx context.Context, g *grant, src reader) (digest.Digest, error) {
+	root, err := src.resolve(ctx, g)
+	if err != nil || g.sees(root) {
+		return root, err
+	}
+	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: g.token, Digest: root.String()})
+	if err != nil {
+		return "", fmt.Errorf("recording what a tag resolved to: %w", err)
+	}
+	g.saw(root)
+	return root, nil
+}
+
 // find looks through the images that the grant's source has resolved to, newest
 // first: at what memory knows, then at what the durable record knows, then
-// behind every manifest. nil when it is nowhere.
+// behind every manifest. A name that nobody has asked for its tag yet is resolved
+// first: whoever has the digest from elsewhere may begin with it. nil when it is
+// nowhere.
 func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*image) bool) (*image, error) {
 	img, err := src.search(ctx, g, has, false)
 	if img != nil || err != nil {
@@ -115,6 +124,11 @@ func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*ima
 	}
 	if err := s.grants.renew(ctx, g); err != nil {
 		return nil, err
+	}
+	if len(g.seen()) == 0 {
+		if _, err := s.resolve(ctx, g, src); err != nil {
+			return nil, err
+		}
 	}
 	return src.search(ctx, g, has, true)
 }

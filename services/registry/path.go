@@ -1,6 +1,9 @@
 package registry
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // The kinds of requests, also as metrics label them.
 const (
@@ -26,7 +29,7 @@ type path struct {
 // called "manifests" or "blobs".
 func parsePath(p string) (path, bool) {
 	rest, ok := strings.CutPrefix(p, prefix)
-	if !ok {
+	if !ok || !utf8.ValidString(p) || strings.Contains(p, "\x00") { // no message could carry it
 		return path{}, false
 	}
 	token, rest, ok := strings.Cut(rest, "/")

@@ -43,6 +43,9 @@ const (
 	// WalkManifests is how many manifests behind one image are read in search of a
 	// digest, and ImageBlobs how many blobs one image may lead to.
 	WalkManifests, ImageBlobs = 256, 1 << 15
+	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
+	// for the rest, and BlobResumptions how often for one blob.
+	BlobAway, BlobResumptions = 30 * time.Second, 5
 	// ImageEntries is how many entries an image may hold that becomes a Singularity
 	// image, and how many names, with all directories on the way to them;
 	// ImageNameBytes is how long these may be together.
@@ -76,6 +79,7 @@ func fetchRows() []Row {
 		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a circle"},
 		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
 		{What: "blobs that one image leads to", Bound: n(ImageBlobs), Why: "they are remembered for the time of a pull"},
+		{What: "registry that breaks off in the middle of a blob", Bound: "asked for the rest for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is cut off begins the blob anew; one that is never cut off waits for ever"},
 		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
 		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},
 		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can name two thousand folders"},

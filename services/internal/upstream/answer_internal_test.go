@@ -157,7 +157,7 @@ func TestResuming(t *testing.T) {
 				}
 				return p
 			}
-			r := &resuming{body: piece(), left: 10, again: func(from, left int64) (io.ReadCloser, error) {
+			r := &resuming{ctx: t.Context(), body: piece(), left: 10, again: func(from, left int64) (io.ReadCloser, error) {
 				if int(from) != at || int(left) != 10-at {
 					t.Errorf("asks for %d bytes from %d, want %d from %d", left, from, 10-at, at)
 				}
@@ -175,7 +175,7 @@ func TestResumingClosesWhatBroke(t *testing.T) {
 	t.Parallel()
 	first := &pieces{Reader: strings.NewReader("01"), end: io.ErrUnexpectedEOF}
 	second := &pieces{Reader: strings.NewReader("23"), end: io.EOF}
-	r := &resuming{body: first, left: 4, again: func(int64, int64) (io.ReadCloser, error) { return second, nil }}
+	r := &resuming{ctx: t.Context(), body: first, left: 4, again: func(int64, int64) (io.ReadCloser, error) { return second, nil }}
 	if _, err := io.ReadAll(r); err != nil {
 		t.Fatal(err)
 	}

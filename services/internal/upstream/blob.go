@@ -53,7 +53,7 @@ func (c *Client) Blob(ctx context.Context, method string, repo Repository, d dig
 	b.Body = resp.Body
 	if method == http.MethodGet && b.Size >= 0 {
 		b.Body = &resuming{
-			body: resp.Body, at: rangeStart(b.ContentRange), left: b.Size,
+			ctx: ctx, body: resp.Body, at: rangeStart(b.ContentRange), left: b.Size,
 			again: func(at, left int64) (io.ReadCloser, error) {
 				return c.rest(ctx, repo, d, a, at, left)
 			},
@@ -104,7 +104,7 @@ func (c *Client) rest(ctx context.Context, repo Repository, d digest.Digest, a A
 	}
 	if resp.StatusCode != http.StatusPartialContent || rangeStart(resp.Header.Get("Content-Range")) != at {
 		drain(resp)
-		return nil, unexpected(repo.Host, errors.New("it does not go on where it was cut"))
+		return nil, unexpected(repo.Host, errElsewhere)
 	}
 	return resp.Body, nil
 }
@@ -115,41 +115,6 @@ func rangeStart(contentRange string) int64 {
 	n, _ := strconv.ParseInt(first, 10, 64)
 	return n
 }
-
-// resumptions is how often one blob is taken up again.
-const resumptions = 5
-
-// resuming reads a body of known length and, when its connection breaks, goes
-// on with another.
-type resuming struct {
-	body  io.ReadCloser
-	at    int64 // of the blob, where the next byte is
-	left  int64 // bytes still to come
-	tried int
-	again func(at, left int64) (io.ReadCloser, error)
-}
-
-func (r *resuming) Read(p []byte) (int, error) {
-	n, err := r.body.Read(p)
-	r.at += int64(n)
-	r.left -= int64(n)
-	if err == nil || (r.left <= 0 && errors.Is(err, io.EOF)) {
-		return n, err
-	}
-	if errors.Is(err, context.Canceled) || r.tried == resumptions {
-		return n, fmt.Errorf("reading a blob with %d bytes to come: %w", r.left, err)
-	}
-	r.tried++
-	body, again := r.again(r.at, r.left)
-	if again != nil {
-		return n, errors.Join(err, again)
-	}
-	_ = r.body.Close()
-	r.body = body
-	return n, nil
-}
-
-func (r *resuming) Close() error { return r.body.Close() }
 
 // ReadBlob begins to read a part of a blob, wherever the registry keeps it; length
 // is at least 1. The bytes are not verified; the caller closes.

@@ -2,6 +2,7 @@ package federation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -56,27 +57,45 @@ func (f *Service) get(ctx context.Context, endpoint, path, access string, q url.
 	}
 }
 
-// refresh trades a refresh token, which works once: it is never tried again.
+// The cookies in which some platforms answer a refresh, and nothing in the body.
+const (
+	accessCookie  = "JWT"
+	refreshCookie = "JWT_REFRESH_TOKEN"
+)
+
+// refresh trades a refresh token, which works once: it is never tried again. What comes
+// of it is in the body, as OAuth has it, or in cookies. fault.Unauthenticated when it is
+// refused: the client has to sign in anew.
 func (f *Service) refresh(ctx context.Context, g *delegatedToken) error {
-	var answer struct {
-		AccessToken  string `json:"access_token"`
-		RefreshToken string `json:"refresh_token"`
-	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {g.Refresh}}
-	err := f.ask(ctx, request{
+	got, err := f.send(ctx, request{
 		method: http.MethodPost, endpoint: g.endpoint, path: "/oauth/access_token",
 		kind: "application/x-www-form-urlencoded", body: []byte(form.Encode()),
-	}, &answer)
-	if err == nil && answer.AccessToken == "" {
-		err = odd(g.endpoint, errors.New("a refresh brings no access token"))
-	}
+	})
 	if err != nil {
 		return err
 	}
-	g.Access = answer.AccessToken
-	if answer.RefreshToken != "" {
-		g.Refresh = answer.RefreshToken
+	switch got.status {
+	case http.StatusOK, http.StatusNoContent:
+	case http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden: // RFC 6749, section 5.2
+		return fault.Unauthenticated.New("The platform "+g.endpoint+" does not refresh the access token; sign in there again", got.problem())
+	default:
+		return odd(g.endpoint, got.problem())
 	}
+	var tokens struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+	if len(bytes.TrimSpace(got.body)) > 0 {
+		if err := answerShape().Decode(got.body, &tokens); err != nil {
+			return odd(g.endpoint, errors.New("a refresh does not answer JSON of the kind")) // it may hold a secret
+		}
+	}
+	access := cmp.Or(tokens.Access, got.cookie(accessCookie))
+	if access == "" {
+		return odd(g.endpoint, errors.New("a refresh brings no access token"))
+	}
+	g.tokenPair = tokenPair{Access: access, Refresh: cmp.Or(tokens.Refresh, got.cookie(refreshCookie), g.Refresh)}
 	return nil
 }
 
@@ -117,10 +136,51 @@ type request struct {
 	body                   []byte
 }
 
+// reply is what another platform answered, of any status.
+type reply struct {
+	path    string
+	status  int
+	body    []byte
+	cookies []*http.Cookie
+}
+
+func (r reply) cookie(name string) string {
+	for _, c := range r.cookies {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+func (r reply) problem() error {
+	return fmt.Errorf("%s answers %d with %d bytes", r.path, r.status, len(r.body))
+}
+
+// ask sends a request, and reads the JSON of a success into answer.
 func (f *Service) ask(ctx context.Context, q request, answer any) error {
+	got, err := f.send(ctx, q)
+	switch {
+	case err != nil:
+		return err
+	case got.status == http.StatusUnauthorized:
+		return errStale
+	case got.status == http.StatusForbidden:
+		return fault.Unauthenticated.New("The platform "+q.endpoint+" refuses the access token, or what is asked for", got.problem())
+	case got.status != http.StatusOK:
+		return odd(q.endpoint, got.problem())
+	}
+	if err := answerShape().Decode(got.body, answer); err != nil {
+		return odd(q.endpoint, fmt.Errorf("%s does not answer JSON of the kind", q.path)) // it may hold a secret
+	}
+	return nil
+}
+
+// send sends a request, and reads what is answered.
+func (f *Service) send(ctx context.Context, q request) (reply, error) {
 	req, err := http.NewRequestWithContext(ctx, q.method, q.endpoint+q.path+"?"+q.query.Encode(), bytes.NewReader(q.body))
 	if err != nil {
-		return odd(q.endpoint, err)
+		return reply{}, odd(q.endpoint, err)
 	}
 	req.Header.Set("Accept", "application/json")
 	for name, v := range map[string]string{"Authorization": q.authorization, "Content-Type": q.kind} {
@@ -130,25 +190,18 @@ func (f *Service) ask(ctx context.Context, q request, answer any) error {
 	}
 	resp, err := f.client.Do(req)
 	if err != nil {
-		return unreached(ctx, q.endpoint, err)
+		return reply{}, unreached(ctx, q.endpoint, err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.PlatformAnswer+1))
 	if err != nil {
-		return unreached(ctx, q.endpoint, err)
+		return reply{}, unreached(ctx, q.endpoint, err)
 	}
-	switch {
-	case resp.StatusCode == http.StatusUnauthorized:
-		return errStale
-	case resp.StatusCode == http.StatusForbidden:
-		return fault.Unauthenticated.New("The platform "+q.endpoint+" refuses the access token, or what is asked for", fmt.Errorf("%s answers 403", q.path))
-	case resp.StatusCode != http.StatusOK || len(raw) > limits.PlatformAnswer:
-		return odd(q.endpoint, fmt.Errorf("%s answers %d with %d bytes", q.path, resp.StatusCode, len(raw)))
+	out := reply{path: q.path, status: resp.StatusCode, body: raw, cookies: resp.Cookies()}
+	if len(raw) > limits.PlatformAnswer {
+		return reply{}, odd(q.endpoint, out.problem())
 	}
-	if err := answerShape().Decode(raw, answer); err != nil {
-		return odd(q.endpoint, fmt.Errorf("%s does not answer JSON of the kind", q.path)) // it may hold a secret
-	}
-	return nil
+	return out, nil
 }
 
 // unreached says why there is no answer. What the egress rules say stands.

@@ -1,0 +1,80 @@
+package upstream
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// broken gives so many bytes, and then breaks.
+func broken(raw []byte) io.ReadCloser {
+	return io.NopCloser(io.MultiReader(bytes.NewReader(raw), failing{}))
+}
+
+type failing struct{}
+
+func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
+
+// TestBlobOfARegistryThatIsAway has a registry break off in the middle of a blob, and
+// stay away.
+func TestBlobOfARegistryThatIsAway(t *testing.T) {
+	t.Parallel()
+	raw := bytes.Repeat([]byte("0123456789"), 10)
+	for _, tc := range []struct {
+		name string
+		away time.Duration
+		with error
+		want bool
+		// gives up after
+		least, most time.Duration
+	}{
+		{"for two seconds", 2 * time.Second, fault.Unavailable.Newf("away"), true, 2 * time.Second, 5 * time.Second},
+		{"for most of the time", limits.BlobAway - time.Second, fault.Unavailable.Newf("away"), true, limits.BlobAway - time.Second, limits.BlobAway + 5*time.Second},
+		{"too slow to answer", 10 * time.Second, fault.Timeout.Newf("slow"), true, 10 * time.Second, 15 * time.Second},
+		{"for ever", time.Hour, fault.Unavailable.Newf("away"), false, limits.BlobAway, limits.BlobAway + 5*time.Second},
+		{"and lost the blob", time.Hour, fault.NotFound.Newf("gone"), false, 0, time.Second},
+		{"and lets nobody in", time.Hour, fault.Denied.Newf("no"), false, 0, time.Second},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begun := time.Now()
+				body := &resuming{ctx: t.Context(), body: broken(raw[:40]), left: int64(len(raw)), again: func(at, left int64) (io.ReadCloser, error) {
+					if time.Since(begun) < tc.away {
+						return nil, tc.with
+					}
+					return io.NopCloser(bytes.NewReader(raw[at : at+left])), nil
+				}}
+				got, err := io.ReadAll(body)
+				took := time.Since(begun)
+				if (err == nil) != tc.want || tc.want && !bytes.Equal(got, raw) || !tc.want && !errors.Is(err, tc.with) {
+					t.Errorf("got %d bytes, %v", len(got), err)
+				}
+				if took < tc.least || took > tc.most {
+					t.Errorf("it took %s, want %s to %s", took, tc.least, tc.most)
+				}
+			})
+		})
+	}
+}
+
+// TestBlobThatBreaksAllTheTime is a registry that gives one byte for each request.
+func TestBlobThatBreaksAllTheTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		body := &resuming{ctx: t.Context(), body: broken([]byte("x")), left: 1000, again: func(int64, int64) (io.ReadCloser, error) {
+			asked++
+			return broken([]byte("x")), nil
+		}}
+		if got, err := io.ReadAll(body); err == nil || asked != limits.BlobResumptions || len(got) != asked+1 {
+			t.Errorf("got %d bytes with %d requests, %v", len(got), asked, err)
+		}
+	})
+}
