@@ -27,7 +27,18 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		return nil, nil
 	}
+	if c, ok := v.(counted); ok && c.GetMetric() != "" {
+		all := m.JSONPb
+		all.EmitUnpopulated = true
+		return all.Marshal(v)
+	}
 	return m.JSONPb.Marshal(v)
+}
+
+// counted shows its organisations though there are none, unless it is a number alone.
+type counted interface {
+	GetMetric() string
+	GetOrgs() map[string]float64
 }
 
 // NewDecoder reads a request body.

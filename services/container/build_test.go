@@ -214,11 +214,30 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("there is nothing to pull, but the token resolves: %v", err)
 	}
 	s.must(t, s.conda("bwa"))
-	if resp = s.must(t, dry()); !resp.GetCached() || !strings.HasSuffix(resp.GetBuildId(), "_1") {
+	if resp = s.must(t, dry()); !resp.GetCached() || !strings.HasSuffix(resp.GetBuildId(), "_0") {
 		t.Errorf("while it is built: %v", resp)
 	}
 	if _, err := s.resolve(t, resp.GetContainerToken(), true); err != nil {
 		t.Errorf("the token of what is built: %v", err)
+	}
+}
+
+// TestBuildsOfTheDeprecatedPath: its response names a build that it has started.
+func TestBuildsOfTheDeprecatedPath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.SQLite(t))
+	ask := func() string {
+		resp, err := s.SubmitContainerToken(t.Context(), &containerv1.SubmitContainerTokenRequest{Request: from(s.image)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetBuildId()
+	}
+	if id := ask(); !strings.HasSuffix(id, "_1") {
+		t.Errorf("the first started %q", id)
+	}
+	if id := ask(); id != "" {
+		t.Errorf("the second started %q", id)
 	}
 }
 

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"encoding/base64"
 	"fmt"
 	"strings"
 	"time"
@@ -22,9 +21,9 @@ import (
 // decodeData reads the content of a `data:` layer and holds it against what the
 // request says of it. fault.Invalid, naming the field, where they differ.
 func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
-	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(l.GetLocation(), dataPrefix))
+	raw, err := decodeBase64(strings.TrimPrefix(l.GetLocation(), dataPrefix))
 	if err != nil {
-		return nil, fault.Invalid.New(field+".location: what follows data: must be base64 (standard alphabet, padded)", err)
+		return nil, fault.Invalid.New(field+".location: what follows data: must be base64", err)
 	}
 	if int64(len(raw)) != l.GetGzipSize() {
 		return nil, fault.Invalid.Newf("%s.gzipSize is %d, but the content has %d bytes", field, l.GetGzipSize(), len(raw))

@@ -1,7 +1,6 @@
 package container
 
 import (
-	"encoding/base64"
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -10,6 +9,7 @@ import (
 	"slipway.dev/services/container/conda"
 	"slipway.dev/services/container/dockerfile"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -83,15 +83,6 @@ func (r *recipe) perPlatform(platforms []oci.Platform) error {
 	return nil
 }
 
-// decoded is the text behind base64 that has been checked.
-func decoded(s string) string {
-	raw, err := base64.StdEncoding.DecodeString(s)
-	if err != nil {
-		return ""
-	}
-	return string(raw)
-}
-
 // checkRecipe looks at the form of what is to be built.
 func checkRecipe(r *containerv1.ContainerRequest) error {
 	p := r.GetPackages()
@@ -107,16 +98,22 @@ func checkRecipe(r *containerv1.ContainerRequest) error {
 			return fault.Invalid.Newf("packages needs either environment or entries")
 		}
 	}
-	for _, f := range []struct{ name, value string }{
-		{"containerFile", r.GetContainerFile()},
-		{"condaFile", r.GetCondaFile()},
-		{"packages.environment", p.GetEnvironment()},
+	for _, f := range []sized{
+		{"containerFile", r.GetContainerFile(), limits.ContainerFile},
+		{"condaFile", r.GetCondaFile(), limits.EnvironmentFile},
+		{"packages.environment", p.GetEnvironment(), limits.EnvironmentFile},
 	} {
-		raw, err := base64.StdEncoding.DecodeString(f.value)
-		if err != nil || base64.StdEncoding.EncodeToString(raw) != f.value {
-			return fault.Invalid.New(f.name+" must be base64 (standard alphabet, padded, without line breaks)", err)
+		if len(f.value) > limits.Encoded {
+			return fault.Invalid.Newf("%s is %d characters long; the maximum is %d", f.field, len(f.value), limits.Encoded)
 		}
-		if f.name == "containerFile" && r.GetFormat() == "sif" && strings.HasPrefix(string(raw), "Bootstrap:") {
+		raw, err := decodeBase64(f.value)
+		if err != nil {
+			return fault.Invalid.New(f.field+" must be base64", err)
+		}
+		if len(raw) > f.most {
+			return fault.Invalid.Newf("%s holds %d bytes; the maximum is %d", f.field, len(raw), f.most)
+		}
+		if f.field == "containerFile" && r.GetFormat() == "sif" && strings.HasPrefix(string(raw), "Bootstrap:") {
 			return fault.Invalid.Newf("containerFile is a Singularity definition, which is not supported; give a Dockerfile")
 		}
 	}

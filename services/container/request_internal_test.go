@@ -1,6 +1,7 @@
 package container
 
 import (
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 func ownsNothing(string, string) bool { return false }
@@ -46,7 +48,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"template", `{"containerImage": "a", "buildTemplate": "x"}`, "buildTemplate must be one of"},
 		{"mirror", `{"containerImage": "a", "mirror": true}`, "mirror is not supported; leave it out"},
 		{"scan mode", `{"containerImage": "a", "scanMode": "lazy"}`, "scanMode is not supported; leave it out"},
-		{"timestamp", `{"containerImage": "a", "timestamp": "2026-01-31T12:00:00"}`, "timestamp must be ISO-8601 with an offset"},
+		{"timestamp", `{"containerImage": "a", "timestamp": "31.1.2026"}`, "timestamp must be ISO 8601"},
 		{"type of packages", `{"packages": {"type": "X", "entries": ["a"]}}`, `packages.type must be CONDA, not "X"`},
 		{"CRAN", `{"packages": {"type": "CRAN", "entries": ["a"]}}`, "packages.type CRAN is not supported yet; use CONDA"},
 		{"entries and environment", `{"packages": {"type": "CONDA", "entries": ["a"], "environment": "eA=="}}`, "packages needs either environment or entries"},
@@ -57,10 +59,13 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"size of a layer", `{"containerImage": "a", "containerConfig": {"layers": [{` + layer + `}]}}`, "containerConfig.layers[0].gzipSize must be the length"},
 		{"location of a layer", `{"containerImage": "a", "containerConfig": {"layers": [{` + layer + `, "gzipSize": 1, "location": "ftp://h/x"}]}}`, "containerConfig.layers[0].location must be http(s)"},
 		{"login in a location", `{"containerImage": "a", "buildContext": {` + layer + `, "gzipSize": 1, "location": "https://u:p@h/x"}}`, "buildContext.location must be http(s)"},
-		{"platform", `{"containerImage": "a", "containerPlatform": "z80"}`, "containerPlatform: "},
-		{"second platform", `{` + file + `, "containerPlatform": "amd64,z80"}`, "containerPlatform may hold two different platforms"},
-		{"the same platform", `{` + file + `, "containerPlatform": "amd64,x86_64"}`, "containerPlatform may hold two different platforms"},
-		{"three platforms", `{` + file + `, "containerPlatform": "amd64,arm64,arm64"}`, "containerPlatform may hold two different platforms"},
+		{"platform", `{"containerImage": "a", "containerPlatform": "z80"}`, "containerPlatform must be linux/amd64, linux/arm64 or both"},
+		{"another platform", `{"containerImage": "a", "containerPlatform": "linux/arm/7"}`, `containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not "linux/arm/7"`},
+		{"a variant", `{"containerImage": "a", "containerPlatform": "linux/amd64/v3"}`, `containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not "linux/amd64/v3"`},
+		{"a known platform", `{"containerImage": "a", "containerPlatform": "linux/riscv64"}`, "containerPlatform must be linux/amd64, linux/arm64 or both"},
+		{"second platform", `{` + file + `, "containerPlatform": "amd64,z80"}`, "containerPlatform must be linux/amd64, linux/arm64 or both"},
+		{"the same platform", `{` + file + `, "containerPlatform": "amd64,x86_64"}`, "containerPlatform names linux/amd64 twice"},
+		{"three platforms", `{` + file + `, "containerPlatform": "amd64,arm64,arm64"}`, "containerPlatform must be linux/amd64, linux/arm64 or both"},
 		{"platforms of an image", `{"containerImage": "a", "containerPlatform": "amd64,arm64"}`, "containerPlatform must be one platform for an existing image"},
 		{"long run", `{"containerImage": "a", "workflowId": "` + strings.Repeat("x", 1000) + `"}`, "workflowId is 1000 characters long; the maximum is "},
 		{"repository", `{"containerImage": "a", "buildRepository": "https://h/x"}`, "buildRepository: "},
@@ -96,6 +101,51 @@ func TestDeprecatedPathRefuses(t *testing.T) {
 		}
 		if _, err := readAll(r, false); err != nil {
 			t.Errorf("on the other path: %v", err)
+		}
+	}
+}
+
+// TestTimestamps takes every form of ISO 8601 that clients write.
+func TestTimestamps(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		"2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456789+01:00", "2026-01-31T12:00Z", "2026-01-31T12:00:00", "2026-01-31T12:00",
+		"2026-01-31", "20260131", "20260131T120000Z", "20260131T120000+0100", "20260131T1200", "2026-01-31T12:00:00,5Z", "2026-031", "2026-01-31T12+01",
+	} {
+		if err := checkTimestamp(s); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	for _, s := range []string{"now", "2026-13-01", "2026-02-30", "2026-01-31Z", "12:00", "1769860800", "2026-01-31T25:00"} {
+		if checkTimestamp(s) == nil {
+			t.Errorf("%s is taken", s)
+		}
+	}
+}
+
+// TestEncodedTexts holds texts to their length decoded, and not to how they are encoded.
+func TestEncodedTexts(t *testing.T) {
+	t.Parallel()
+	file := func(n int) string { return ("FROM a\n" + strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", n/1024+1))[:n] }
+	lines := func(s string) string {
+		var out []string
+		for rest := base64.StdEncoding.EncodeToString([]byte(s)); rest != ""; {
+			n := min(76, len(rest))
+			out, rest = append(out, rest[:n]), rest[n:]
+		}
+		return strings.Join(out, "\r\n")
+	}
+	for _, c := range []struct {
+		in   string
+		want error
+	}{
+		{lines(file(limits.ContainerFile)), nil},
+		{base64.RawURLEncoding.EncodeToString([]byte(file(100))), nil},
+		{lines(file(limits.ContainerFile + 1)), fault.Invalid},
+		{strings.Repeat(" ", limits.Encoded) + "RlJPTSBhCg==", fault.Invalid},
+	} {
+		if _, err := readAll(&containerv1.ContainerRequest{ContainerFile: c.in}, false); !errors.Is(err, c.want) {
+			t.Errorf("%d characters: %v", len(c.in), err)
 		}
 	}
 }

@@ -57,10 +57,7 @@ func longest(l *containerv1.Layer) int {
 func texts(r *containerv1.ContainerRequest) []sized {
 	o := r.GetPackages().GetCondaOpts()
 	return []sized{
-		{"containerFile", r.GetContainerFile(), limits.ContainerFile},
-		{"condaFile", r.GetCondaFile(), limits.EnvironmentFile},
-		{"packages.environment", r.GetPackages().GetEnvironment(), limits.EnvironmentFile},
-		{"packages.condaOpts.basePackages", o.GetBasePackages(), limits.ContainerFile},
+		{"packages.condaOpts.basePackages", o.GetBasePackages(), limits.OptionText},
 		{"packages.condaOpts.mambaImage", o.GetMambaImage(), limits.Name},
 		{"packages.condaOpts.baseImage", o.GetBaseImage(), limits.Name},
 		{"buildContext.location", r.GetBuildContext().GetLocation(), longest(r.GetBuildContext())},
@@ -81,9 +78,9 @@ func lists(r *containerv1.ContainerRequest) []counted {
 		{"containerConfig.env", c.GetEnv(), limits.Variables, limits.VariablesText},
 		{"containerConfig.entrypoint", c.GetEntrypoint(), limits.Variables, limits.VariablesText},
 		{"containerConfig.cmd", c.GetCmd(), limits.Variables, limits.VariablesText},
-		{"packages.entries", p.GetEntries(), limits.PackageEntries, limits.EnvironmentFile},
-		{"packages.channels", p.GetChannels(), limits.PackageChannels, limits.ContainerFile},
-		{"packages.condaOpts.commands", p.GetCondaOpts().GetCommands(), limits.Variables, limits.ContainerFile},
+		{"packages.entries", p.GetEntries(), limits.PackageEntries, limits.EntriesText},
+		{"packages.channels", p.GetChannels(), limits.PackageChannels, limits.OptionText},
+		{"packages.condaOpts.commands", p.GetCondaOpts().GetCommands(), limits.Variables, limits.OptionText},
 	}
 }
 

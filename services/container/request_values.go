@@ -77,17 +77,21 @@ func checkLater(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkTimestamp wants ISO-8601 with an offset; seconds may be missing.
+// checkTimestamp wants ISO 8601: a date or a moment, in the extended or the basic form.
 func checkTimestamp(s string) error {
 	if s == "" {
 		return nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00"} {
-		if _, err := time.Parse(layout, s); err == nil {
-			return nil
+	for _, date := range []string{"2006-01-02", "20060102", "2006-002", "2006002"} {
+		for _, clock := range []string{"", "T15:04:05", "T15:04", "T150405", "T1504", "T15"} {
+			for _, zone := range []string{"", "Z07:00", "Z0700", "Z07"} {
+				if _, err := time.Parse(date+clock+zone, s); err == nil && (clock != "" || zone == "") {
+					return nil
+				}
+			}
 		}
 	}
-	return fault.Invalid.Newf("timestamp must be ISO-8601 with an offset, e.g. 2026-01-31T12:00:00Z, not %q", clip(s))
+	return fault.Invalid.Newf("timestamp must be ISO 8601, e.g. 2026-01-31T12:00:00Z, not %q", clip(s))
 }
 
 // checkConfig looks at variables and layers.
@@ -137,19 +141,29 @@ const dataPrefix = "data:"
 // checkPlatforms reads the platform; two with a comma are for builds.
 func checkPlatforms(r *containerv1.ContainerRequest) ([]oci.Platform, error) {
 	first, second, two := strings.Cut(r.GetContainerPlatform(), ",")
-	p, err := oci.ParsePlatform(strings.TrimSpace(first))
+	p, err := servedPlatform(first)
+	if err != nil || !two {
+		return []oci.Platform{p}, err
+	}
+	q, err := servedPlatform(second)
 	if err != nil {
-		return nil, fault.In("containerPlatform", err)
+		return nil, err
 	}
-	if !two {
-		return []oci.Platform{p}, nil
-	}
-	q, err := oci.ParsePlatform(strings.TrimSpace(second))
-	if err != nil || q.String() == p.String() {
-		return nil, fault.Invalid.New("containerPlatform may hold two different platforms, e.g. linux/amd64,linux/arm64", err)
+	if q.String() == p.String() {
+		return nil, fault.Invalid.Newf("containerPlatform names %s twice", p)
 	}
 	if !isRecipe(r) {
 		return nil, fault.Invalid.Newf("containerPlatform must be one platform for an existing image")
 	}
 	return []oci.Platform{p, q}, nil
+}
+
+// servedPlatform reads one of the platforms that requests may ask for, in any of its
+// spellings.
+func servedPlatform(s string) (oci.Platform, error) {
+	p, err := oci.ParsePlatform(strings.TrimSpace(s))
+	if err == nil && p.Variant == "" && (p.Architecture == "amd64" || p.Architecture == "arm64") {
+		return p, nil
+	}
+	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", clip(s)), err)
 }

@@ -22,6 +22,14 @@ type submission struct {
 	request *containerv1.ContainerRequest
 }
 
+// started is the id of the build that the request has started; "" for none.
+func (a submission) started() string {
+	if a.build.GetCached() {
+		return ""
+	}
+	return a.build.GetBuildId()
+}
+
 // SubmitContainer returns a name for what the request describes.
 func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitContainerRequest) (*containerv1.SubmitContainerResponse, error) {
 	a, err := s.submit(ctx, req.GetRequest(), false)
@@ -59,7 +67,7 @@ func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.Sub
 		Expiration:     a.plan.GetExpiration(),
 		RequestId:      proto.String(a.plan.GetToken()),
 		ContainerImage: proto.String(containerImage(a.plan, a.request)),
-		BuildId:        present(a.build.GetBuildId()),
+		BuildId:        present(a.started()),
 	}, nil
 }
 
@@ -154,6 +162,9 @@ func (s *Service) submitBuild(ctx context.Context, r request, who *platformv1.Id
 		return submission{}, err
 	}
 	plan.BuildId, plan.Built = resp.GetBuildId(), resp.GetSucceeded()
+	if b.GetDryRun() {
+		resp.BuildId = b.GetContentId() + "_0"
+	}
 	out := submission{plan: plan, build: resp, request: r.raw}
 	if strings.HasSuffix(plan.GetBuildId(), "_0") {
 		return out, nil // a dry run of what nobody builds: there is nothing to pull

@@ -102,7 +102,7 @@ func TestUsage(t *testing.T) {
 			time.Sleep(left) // all is to be counted on one day
 		}
 		today := time.Now().UTC().Format(time.DateOnly)
-		p.counts(t, "pulls", `{"metric":"pulls","count":0}`)
+		p.counts(t, "pulls", `{"metric":"pulls","count":0,"orgs":{}}`)
 		ada, bob := p.asUser("ada", "ada@Example.org"), p.asUser("bob", "bob@other.org")
 		get := func(target, method string, times int) {
 			for range times {
@@ -119,14 +119,14 @@ func TestUsage(t *testing.T) {
 		}}}}), http.MethodGet, 2)
 		get(p.submit(map[string]any{"containerImage": image}), http.MethodGet, 4) // nobody's
 
-		p.counts(t, "pulls", `{"metric":"pulls","count":5,"orgs":{"example.org":3,"other.org":2}}`)
+		p.counts(t, "pulls", `{"metric":"pulls","count":9,"orgs":{"example.org":3,"other.org":2}}`)
 		p.counts(t, "pulls?date="+today, `{"metric":"pulls","count":9,"orgs":{"example.org":3,"other.org":2}}`)
 		p.counts(t, "pulls?org=example.org", `{"metric":"pulls","count":3,"orgs":{"example.org":3}}`)
 		p.counts(t, "pulls?org=none.org", `{"metric":"pulls","count":0,"orgs":{"none.org":0}}`)
 		p.counts(t, "pulls?org=other.org&date="+today, `{"count":2}`)
-		p.counts(t, "pulls?date=2020-02-29", `{"metric":"pulls","count":0}`)
+		p.counts(t, "pulls?date=2020-02-29", `{"metric":"pulls","count":0,"orgs":{}}`)
 		p.counts(t, "filesystem/pulls", `{"metric":"filesystem","count":2,"orgs":{"other.org":2}}`)
-		p.counts(t, "builds", `{"metric":"builds","count":0}`)
+		p.counts(t, "builds", `{"metric":"builds","count":0,"orgs":{}}`)
 		p.usageRefusals(t)
 
 		cmd := exec.Command(filepath.Join(binaries, "slipway"), "metrics", "pulls", "--days", "2", "--server", p.url)

@@ -1,7 +1,10 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -19,7 +22,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// InspectImage answers one image, or the entries of a multi-platform index.
+// InspectImage returns one image and, of a multi-platform image, also its index.
 func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageRequest) (*inspectv1.InspectImageResponse, error) {
 	image, platform, err := parse(req)
 	if err != nil {
@@ -50,7 +53,11 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if oci.IsIndex(doc.mediaType) {
 		return s.index(ctx, l, doc, platform)
 	}
-	return s.container(ctx, l, doc)
+	out, of, err := s.container(ctx, l, doc)
+	if err == nil && platform != nil && of.Architecture != "" && !platform.Matches(of) {
+		err = lacks(*platform, []oci.Platform{of})
+	}
+	return &inspectv1.InspectImageResponse{Container: out}, err
 }
 
 // charge counts an inspection as a pull: it costs as much, and the registry that
@@ -145,29 +152,75 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 	return c, nil
 }
 
+// index returns an index, and the image of it that was asked for, or that most ask for.
 func (s *Service) index(ctx context.Context, l look, doc document, platform *oci.Platform) (*inspectv1.InspectImageResponse, error) {
 	x, err := oci.ParseIndex(oci.Document{Digest: doc.digest, Bytes: doc.raw})
 	if err != nil {
 		return nil, err
 	}
-	if platform == nil {
-		return &inspectv1.InspectImageResponse{Index: indexOf(doc, x)}, nil
+	entry, err := choose(x, platform)
+	if err != nil {
+		return nil, err
 	}
-	for _, e := range x.Manifests {
-		if e.Platform != nil && platform.Matches(*e.Platform) {
-			child := l.image
-			child.Tag, child.Digest = "", e.Digest
-			entry, err := l.manifest(ctx, child)
-			if err != nil {
-				return nil, err
-			}
-			return s.container(ctx, l, entry)
+	out := &inspectv1.InspectImageResponse{}
+	if entry != nil {
+		child := l.image
+		child.Tag, child.Digest = "", entry.Digest
+		found, err := l.manifest(ctx, child)
+		if err == nil && oci.IsManifest(found.mediaType) {
+			out.Container, _, err = s.container(ctx, l, found)
+		}
+		// The index is there, whatever its entries are; but who asks for one wants that.
+		if err != nil && (platform != nil || !errors.Is(err, fault.NotFound)) {
+			return nil, err
 		}
 	}
-	return nil, fault.NotFound.Newf("The image is not available for %s", platform)
+	out.Index = indexOf(doc, x)
+	return out, nil
 }
 
-func (s *Service) container(ctx context.Context, l look, doc document) (*inspectv1.InspectImageResponse, error) {
+// choose picks the entry for a platform; without one that for the default platform, else
+// the first; nil for none. fault.NotFound names the platforms that there are.
+func choose(x oci.Index, platform *oci.Platform) (*oci.Descriptor, error) {
+	want := oci.DefaultPlatform
+	if platform != nil {
+		want = *platform
+	}
+	var there []oci.Platform
+	for i, e := range x.Manifests {
+		if e.Platform == nil {
+			continue
+		}
+		if want.Matches(*e.Platform) {
+			return &x.Manifests[i], nil
+		}
+		there = append(there, *e.Platform)
+	}
+	switch {
+	case platform != nil:
+		return nil, lacks(want, there)
+	case len(x.Manifests) == 0:
+		return nil, nil
+	}
+	return &x.Manifests[0], nil
+}
+
+// lacks says that an image is not available for a platform, and for which it is.
+func lacks(want oci.Platform, there []oci.Platform) error {
+	var names []string
+	for _, p := range there {
+		if name := p.String(); p.OS != "unknown" && !slices.Contains(names, name) { // attestations are for unknown/unknown
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return fault.NotFound.Newf("The image is not available for %s, and does not say for which platforms it is", want)
+	}
+	return fault.NotFound.Newf("The image is not available for %s; it is for %s", want, strings.Join(names, ", "))
+}
+
+// container returns one image, and the platform that it says it is for.
+func (s *Service) container(ctx context.Context, l look, doc document) (*inspectv1.ContainerInspection, oci.Platform, error) {
 	out := &inspectv1.ContainerInspection{
 		Registry:  proto.String(l.image.Registry),
 		HostName:  proto.String(s.deps.Upstream.BaseURL(l.image.Registry)),
@@ -181,17 +234,17 @@ func (s *Service) container(ctx context.Context, l look, doc document) (*inspect
 	if strings.HasPrefix(doc.mediaType, "application/vnd.docker.distribution.manifest.v1+") {
 		out.V1 = proto.Bool(true)
 		err := fillSchema1(out, doc)
-		return &inspectv1.InspectImageResponse{Container: out}, err
+		return out, oci.Platform{OS: "linux", Architecture: out.GetConfig().GetArchitecture()}, err
 	}
 	m, err := oci.ParseManifest(oci.Document{Digest: doc.digest, Bytes: doc.raw})
 	if err != nil {
-		return nil, err
+		return nil, oci.Platform{}, err
 	}
 	c, err := l.config(ctx, m.Config)
 	if err != nil {
-		return nil, err
+		return nil, oci.Platform{}, err
 	}
 	out.Config = c.message()
 	out.Manifest = manifestOf(doc, m)
-	return &inspectv1.InspectImageResponse{Container: out}, nil
+	return out, oci.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}, nil
 }

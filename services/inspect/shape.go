@@ -13,6 +13,8 @@ import (
 // and the members that Docker adds).
 type imageConfig struct {
 	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+	Variant      string `json:"variant"`
 	Created      string `json:"created"`
 	Container    string `json:"container"`
 	Config       struct {

@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -67,7 +68,11 @@ type reply struct {
 }
 
 func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) {
-	if _, err := s.accounts.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
+	_, err := s.accounts.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization)
+	if errors.Is(err, fault.NotFound) {
+		err = fault.Unauthenticated.New("Nobody may read the counts: this service has no accounts for it (setting metrics_accounts_file)", err)
+	}
+	if err != nil {
 		return reply{}, err
 	}
 	day, org := q.GetDate(), strings.ToLower(q.GetOrg())
@@ -95,15 +100,11 @@ func (s *Service) answer(ctx context.Context, m metric, day, org string) (reply,
 	if err != nil {
 		return reply{}, err
 	}
-	nobodys := orgs[""]
-	delete(orgs, "")
 	r := reply{metric: &name, orgs: orgs}
 	for _, n := range orgs {
 		r.count += n
 	}
-	if day != "" {
-		r.count += nobodys
-	}
+	delete(orgs, "") // events without an organisation, which are counted all the same
 	return r, nil
 }
 

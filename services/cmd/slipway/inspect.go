@@ -52,7 +52,7 @@ one of them.`,
 		if err != nil {
 			return fmt.Errorf("inspecting %s: %w", args[0], err)
 		}
-		if res.GetIndex() != nil {
+		if res.GetIndex() != nil && platform == "" {
 			return output.print(cmd.OutOrStdout(), raw, indexTable(args[0], res.GetIndex()))
 		}
 		return output.print(cmd.OutOrStdout(), raw, containerTable(res.GetContainer()))

@@ -11,9 +11,15 @@ const (
 	RequestValues = 20_000
 	// RequestDepth is how deeply they may be nested.
 	RequestDepth = 100
-	// ContainerFile and EnvironmentFile are encoded as base64.
-	ContainerFile   = 10_000
-	EnvironmentFile = 50_000
+	// ContainerFile and EnvironmentFile are decoded; Encoded is each of them as base64,
+	// with room for line breaks.
+	ContainerFile   = 1 << 20
+	EnvironmentFile = 1 << 20
+	Encoded         = 3 << 19
+	// EntriesText is how long all specifications of a list are together, OptionText
+	// each option of a recipe.
+	EntriesText = 50_000
+	OptionText  = 10_000
 	// LayerLocation is a layer as `data:` and base64.
 	LayerLocation = 14_000_000
 	// Layers is a count.
@@ -67,8 +73,11 @@ func requestRows() []Row {
 		{What: "request body of the platform", Bound: size(RunBody), Why: "a run reports its tasks some hundreds at a time"},
 		{What: "request body of the platform: JSON values", Bound: strconv.Itoa(RunValues), Why: "some thousand tasks with all their figures"},
 		{What: "request bodies that are being answered", Key: "body_memory", Why: "each is copied some times between HTTP and the room that answers; what is too much is answered 503"},
-		{What: "containerFile, as base64", Bound: size(ContainerFile), Why: "the contract's"},
-		{What: "condaFile, packages.environment, packages.entries in all", Bound: size(EnvironmentFile), Why: "the contract's; YAML is read into twenty times its length"},
+		{What: "containerFile, decoded", Bound: size(ContainerFile), Why: "the contract's"},
+		{What: "condaFile, packages.environment, decoded", Bound: size(EnvironmentFile), Why: "the contract's; YAML is read into twenty times its length"},
+		{What: "each of these as base64", Bound: size(Encoded), Why: "four thirds of the bytes, and line breaks"},
+		{What: "packages.entries in all", Bound: size(EntriesText), Why: "they are kept, and go into names"},
+		{What: "packages.channels and condaOpts, each", Bound: size(OptionText), Why: "they go into a generated Dockerfile"},
 		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines take 127 layers in an image"},
 		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is kept in SQL"},
 		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed: a second of a processor for some hundred MiB"},

@@ -30,8 +30,8 @@ type InspectImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
 	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	// Query parameter: which entry of a multi-platform index to return, e.g.
-	// "linux/arm64". Absent: the index itself.
+	// Query parameter: which image of a multi-platform image to return, e.g.
+	// "linux/arm64". Absent: that for linux/amd64, or else the first.
 	Platform      *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -200,12 +200,13 @@ func (x *ImageQuery) GetTowerRefreshToken() string {
 	return ""
 }
 
-// InspectImageResponse is exactly one of its two members.
+// InspectImageResponse is an image and, if there are several under its name, their
+// index.
 type InspectImageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One image.
+	// One image. Absent if the index has no entry that is one.
 	Container *ContainerInspection `protobuf:"bytes,1,opt,name=container,proto3,oneof" json:"container,omitempty"`
-	// A multi-platform index, if no platform was given.
+	// The index of a multi-platform image.
 	Index         *IndexInspection `protobuf:"bytes,2,opt,name=index,proto3,oneof" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

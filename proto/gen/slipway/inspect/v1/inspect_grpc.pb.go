@@ -32,8 +32,8 @@ const (
 // InspectService reads image metadata with the caller's own credentials. It
 // keeps nothing.
 type InspectServiceClient interface {
-	// InspectImage returns the manifest and config of one image, or the entries
-	// of a multi-platform index.
+	// InspectImage returns the manifest and config of one image and, if it is a
+	// multi-platform image, the entries of its index.
 	InspectImage(ctx context.Context, in *InspectImageRequest, opts ...grpc.CallOption) (*InspectImageResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.
@@ -75,8 +75,8 @@ func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *Vali
 // InspectService reads image metadata with the caller's own credentials. It
 // keeps nothing.
 type InspectServiceServer interface {
-	// InspectImage returns the manifest and config of one image, or the entries
-	// of a multi-platform index.
+	// InspectImage returns the manifest and config of one image and, if it is a
+	// multi-platform image, the entries of its index.
 	InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.

@@ -88,8 +88,8 @@ type CountBuildsResponse struct {
 	// How many. With a day and without an organisation, this includes events that
 	// belong to none.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation. Absent if there are none, or if both a day and an
-	// organisation were given.
+	// How many by organisation. Absent if both a day and an organisation were
+	// given.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
