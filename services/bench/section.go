@@ -28,6 +28,7 @@ func sections() []section {
 		{"count", measureCount},
 		{"build", measureBuild},
 		{"sif", measureSif},
+		{"solve", measureSolve},
 	}
 }
 

@@ -19,9 +19,17 @@ func (r records) Records(name string) ([]conda.Record, error) { return r[name], 
 // forge is conda-forge for a platform.
 func forge(t testing.TB, subdir string) solver.Channel {
 	t.Helper()
-	return solver.Channel{Name: "conda-forge", Sources: []solver.Source{
-		records(condadata.Records(t, "conda-forge", subdir)), records(condadata.Records(t, "conda-forge", "noarch")),
-	}}
+	return channelOf(t, "conda-forge", subdir)
+}
+
+// channelOf reads a channel with its records that need no platform.
+func channelOf(t testing.TB, name, subdir string) solver.Channel {
+	t.Helper()
+	c := solver.Channel{Name: name, Sources: []solver.Source{records(condadata.Records(t, name, "noarch"))}}
+	if name != "bioconda" || subdir == "linux-64" {
+		c.Sources = append(c.Sources, records(condadata.Records(t, name, subdir)))
+	}
+	return c
 }
 
 // machine is what the reference solvers were told.
@@ -88,6 +96,48 @@ func TestReferenceSolves(t *testing.T) {
 	n := len(times)
 	t.Logf("%d as rattler, %d not; p50 %v, p90 %v, p99 %v, max %v", same, differ, times[n/2], times[n*90/100], times[n*99/100], times[n-1])
 	if 100*same < 97*(same+differ) {
+		t.Errorf("%d of %d answers are rattler's, fewer than 97 in 100", same, same+differ)
+	}
+}
+
+// TestReferenceCases holds the solver to rattler's answers for other platforms, two
+// channels and dates.
+func TestReferenceCases(t *testing.T) {
+	t.Parallel()
+	same, differ := 0, 0
+	channels := map[[2]string]solver.Channel{}
+	for _, c := range condadata.Cases(t) {
+		p := solver.Problem{Specs: specs(t, c.Specs...), Virtual: machine(), ExcludeNewer: c.ExcludeNewer}
+		if c.Platform == "linux-aarch64" {
+			p.Virtual[3].Build = "aarch64"
+		}
+		for _, name := range c.Channels {
+			at := [2]string{name, c.Platform}
+			if channels[at].Name == "" {
+				channels[at] = channelOf(t, name, c.Platform)
+			}
+			p.Channels = append(p.Channels, channels[at])
+		}
+		got, err := solver.Solve(t.Context(), p)
+		var conflict *solver.Conflict
+		if (err == nil) != (c.Rattler != nil) || (err != nil && !errors.As(err, &conflict)) {
+			t.Errorf("%q of %q for %s: %v, and rattler finds %d packages", c.Specs, c.Channels, c.Platform, err, len(c.Rattler))
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		if err := verify(&p, got); err != nil {
+			t.Errorf("%q of %q for %s: %v", c.Specs, c.Channels, c.Platform, err)
+		}
+		if slices.Equal(files(got), c.Rattler) {
+			same++
+			continue
+		}
+		differ++
+		t.Logf("%q of %q for %s: not as rattler", c.Specs, c.Channels, c.Platform)
+	}
+	if t.Logf("%d as rattler, %d not", same, differ); 100*same < 97*(same+differ) {
 		t.Errorf("%d of %d answers are rattler's, fewer than 97 in 100", same, same+differ)
 	}
 }

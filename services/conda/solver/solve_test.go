@@ -104,9 +104,7 @@ func TestSolveAnywhere(t *testing.T) {
 // judges the answers by the rules alone.
 func TestPlatformsAndChannels(t *testing.T) {
 	t.Parallel()
-	bioconda := solver.Channel{Name: "bioconda", Sources: []solver.Source{
-		records(condadata.Records(t, "bioconda", "linux-64")), records(condadata.Records(t, "bioconda", "noarch")),
-	}}
+	bioconda := channelOf(t, "bioconda", "linux-64")
 	amd, arm := forge(t, "linux-64"), forge(t, "linux-aarch64")
 	for _, c := range []struct {
 		channels []solver.Channel

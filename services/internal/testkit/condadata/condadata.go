@@ -9,25 +9,31 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
 	"slipway.dev/services/internal/conda"
 )
 
-//go:embed testdata
+// T is who is told that the data cannot be read, which ends it: a testing.TB is one.
+type T interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+//go:embed testdata/*.zst testdata/repodata
 var files embed.FS
 
 // Repodata is the repodata.json of a channel's subdirectory, e.g. "conda-forge" and
 // "linux-64".
-func Repodata(t testing.TB, channel, subdir string) []byte {
+func Repodata(t T, channel, subdir string) []byte {
 	t.Helper()
 	return open(t, "repodata/"+channel+"/"+subdir+".json.zst")
 }
 
 // RepodataZst is the same as it is served: compressed.
-func RepodataZst(t testing.TB, channel, subdir string) []byte {
+func RepodataZst(t T, channel, subdir string) []byte {
 	t.Helper()
 	return read(t, "repodata/"+channel+"/"+subdir+".json.zst")
 }
@@ -41,23 +47,31 @@ type Solve struct {
 }
 
 // Solves are the requests with their answers.
-func Solves(t testing.TB) []Solve {
+func Solves(t T) []Solve {
 	t.Helper()
-	var out []Solve
-	for line := range bytes.Lines(open(t, "solves.jsonl.zst")) {
-		var s Solve
-		if err := json.Unmarshal(line, &s); err != nil {
-			t.Fatalf("reading the solves: %v", err)
+	all := lines[Solve](t, "solves.jsonl.zst")
+	for i := range all {
+		slices.Sort(all[i].Rattler)
+		slices.Sort(all[i].Libsolv)
+	}
+	return all
+}
+
+// lines reads a file of one JSON object a line.
+func lines[Line any](t T, name string) (out []Line) {
+	t.Helper()
+	for line := range bytes.Lines(open(t, name)) {
+		var one Line
+		if err := json.Unmarshal(line, &one); err != nil {
+			t.Fatalf("reading %s: %v", name, err)
 		}
-		slices.Sort(s.Rattler)
-		slices.Sort(s.Libsolv)
-		out = append(out, s)
+		out = append(out, one)
 	}
 	return out
 }
 
 // Questions are those about versions: four fields each, the last one the answer.
-func Questions(t testing.TB) [][]string {
+func Questions(t T) [][]string {
 	t.Helper()
 	var out [][]string
 	for line := range strings.Lines(string(open(t, "versions.tsv.zst"))) {
@@ -66,9 +80,28 @@ func Questions(t testing.TB) [][]string {
 	return out
 }
 
+// Case is a request of which rattler 0.28 was asked, where Solves has none: other
+// platforms, two channels, a date.
+type Case struct {
+	// Platform is a subdirectory; Channels stand best first.
+	Platform string   `json:"platform"`
+	Channels []string `json:"channels"`
+	Specs    []string `json:"specs"`
+	// ExcludeNewer is zero where all records counted.
+	ExcludeNewer time.Time `json:"excludeNewer"`
+	// Rattler is its answer, in the order of file names; nil is unsatisfiable.
+	Rattler []string `json:"rattler"`
+}
+
+// Cases are the further requests.
+func Cases(t T) []Case {
+	t.Helper()
+	return lines[Case](t, "cases.jsonl.zst")
+}
+
 // Records are those of a channel's subdirectory by name. The standard decoder reads
 // them: it is slow, and owes nothing to ours.
-func Records(t testing.TB, channel, subdir string) map[string][]conda.Record {
+func Records(t T, channel, subdir string) map[string][]conda.Record {
 	t.Helper()
 	var doc struct {
 		Packages map[string]record `json:"packages"`
@@ -108,7 +141,7 @@ func (r *record) features() []string {
 	return strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' })
 }
 
-func read(t testing.TB, name string) []byte {
+func read(t T, name string) []byte {
 	t.Helper()
 	raw, err := files.ReadFile("testdata/" + name)
 	if err != nil {
@@ -117,7 +150,7 @@ func read(t testing.TB, name string) []byte {
 	return raw
 }
 
-func open(t testing.TB, name string) []byte {
+func open(t T, name string) []byte {
 	t.Helper()
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
