@@ -70,6 +70,7 @@ func (f *Folder) Package(_ context.Context, key Key) (Package, error) {
 		// Whatever is wrong with it, it can be made again.
 		return Package{}, fault.NotFound.New("The layer is not known", err)
 	}
+	f.asked(p.Layer)
 	return p, nil
 }
 

@@ -1,0 +1,82 @@
+package layering
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Prune removes the layers that were asked for longest ago until the blobs have at
+// most that many bytes together, and then what is said of layers that are gone. An
+// image that was about to use one finds it gone, and has it made again.
+func (f *Folder) Prune(ctx context.Context, most int64) (freed int64, err error) {
+	blobs, err := f.files("blobs")
+	if err != nil {
+		return 0, err
+	}
+	slices.SortFunc(blobs, func(a, b fs.FileInfo) int {
+		return cmp.Or(b.ModTime().Compare(a.ModTime()), cmp.Compare(a.Name(), b.Name()))
+	})
+	kept := int64(0)
+	for _, b := range blobs {
+		if kept += b.Size(); kept <= most {
+			continue
+		}
+		kept -= b.Size()
+		if err := errors.Join(ctx.Err(), os.Remove(f.path("blobs", b.Name()))); err != nil {
+			return freed, err
+		}
+		freed += b.Size()
+	}
+	if freed == 0 {
+		return 0, nil
+	}
+	return freed, f.forget(ctx)
+}
+
+// forget removes the documents of layers that are gone.
+func (f *Folder) forget(ctx context.Context) error {
+	documents, err := f.files("packages")
+	if err != nil {
+		return err
+	}
+	for _, d := range documents {
+		file := f.path("packages", d.Name())
+		if p, err := readPackage(file); err == nil && f.has(p.Layer) == nil {
+			continue
+		}
+		if err := errors.Join(ctx.Err(), os.Remove(file)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// files are those of a folder; one that goes meanwhile is none.
+func (f *Folder) files(dir string) ([]fs.FileInfo, error) {
+	names, err := filepath.Glob(f.path(dir, "*"))
+	if err != nil {
+		return nil, err
+	}
+	var out []fs.FileInfo
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil {
+			out = append(out, info)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// asked notes that a layer is of use.
+func (f *Folder) asked(l Layer) {
+	// Where it cannot be noted, the layer only goes sooner than others.
+	_ = os.Chtimes(f.path("blobs", l.Digest.Encoded()), time.Time{}, time.Now())
+}
