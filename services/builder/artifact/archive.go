@@ -104,7 +104,7 @@ func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit)
 	}
 	defer done()
 	m := &meter{in: in, packed: a.size}
-	r := tar.NewReader(m)
+	r, names := tar.NewReader(m), 0
 	for range limits.ArtifactEntries {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -118,6 +118,9 @@ func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit)
 		}
 		if err := m.announced(h); err != nil {
 			return err
+		}
+		if names += len(h.Name) + len(h.Linkname); names > 2*limits.ArtifactNames { // hard links are remembered by both
+			return bad("it has names of more than %d MiB", 2*limits.ArtifactNames>>20)
 		}
 		name, err := entry(h)
 		if err == nil {

@@ -98,17 +98,20 @@ func (f *Folder) Open(_ context.Context, l Layer) (io.ReadCloser, error) {
 	return blob, err
 }
 
-// Keep implements Store. A cancelled caller ends the work for those who wait for
-// it; they begin anew.
+// Keep implements Store. Who waits for another that was cancelled makes the layer
+// itself.
 func (f *Folder) Keep(ctx context.Context, key Key, write func(out io.Writer) (Package, error)) (Package, error) {
 	for {
-		v, err, shared := f.once.Do(string(key), func() (any, error) {
+		mine := false
+		v, err, _ := f.once.Do(string(key), func() (any, error) {
+			mine = true
 			if p, err := f.Package(ctx, key); err == nil {
 				return p, nil
 			}
 			return f.keep(key, write)
 		})
-		if err != nil && shared && errors.Is(err, context.Canceled) && ctx.Err() == nil {
+		cancelled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+		if cancelled && !mine && ctx.Err() == nil {
 			continue
 		}
 		p, _ := v.(Package)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/opencontainers/go-digest"
 
@@ -80,6 +81,38 @@ func TestFolder(t *testing.T) {
 	if n := times.Load(); n != 3 {
 		t.Errorf("it was made %d times", n)
 	}
+}
+
+// TestFolderOfCancelled holds that one who is cancelled takes no other along.
+func TestFolderOfCancelled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := folder(t, t.TempDir())
+		ctx, cancel := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		all.Go(func() {
+			_, err := f.Keep(ctx, "k", func(io.Writer) (layering.Package, error) {
+				<-ctx.Done()
+				return layering.Package{}, ctx.Err()
+			})
+			if !errors.Is(err, context.Canceled) {
+				t.Errorf("the one who was cancelled got %v", err)
+			}
+		})
+		synctest.Wait()
+		var times atomic.Int32
+		all.Go(func() {
+			if p, err := f.Keep(context.Background(), "k", writing("layer", &times)); err != nil || p.Size != 5 {
+				t.Errorf("the other got %+v, %v", p, err)
+			}
+		})
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		if n := times.Load(); n != 1 {
+			t.Errorf("it was made %d times", n)
+		}
+	})
 }
 
 // TestFolderKeepsNoHalf holds that what fails leaves nothing.
