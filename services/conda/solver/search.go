@@ -2,6 +2,7 @@ package solver
 
 import (
 	"context"
+	"fmt"
 
 	"slipway.dev/services/internal/conda"
 )
@@ -107,21 +108,25 @@ func (s *search) descend() error {
 		if err := s.over(); err != nil {
 			return err
 		}
-		next, open := s.next()
-		if !open {
+		w := s.next()
+		if w == nil {
 			return nil
 		}
-		s.decide(yes(next))
+		record, ok := s.first(w)
+		if !ok {
+			return fmt.Errorf("solver: propagation left nothing for %s, and did not say so", w.spec)
+		}
+		s.decide(yes(record))
 		if err := s.resolve(s.propagate()); err != nil {
 			return err
 		}
 	}
 }
 
-// next is the record to decide for: the best one of the first open requirement, where
-// those of the request come first; a requirement that has fewer candidates, and of
-// whose package conflicts speak more, goes before.
-func (s *search) next() (record int32, open bool) {
+// next is the requirement to decide for, nil when all are met: the first open one, where
+// those of the request come first; one that has fewer candidates, and of whose package
+// conflicts speak more, goes before.
+func (s *search) next() *want {
 	c := choice{search: s, fewest: -1}
 	c.consider(s.needs[0].wants)
 	if c.best == nil {
@@ -131,10 +136,7 @@ func (s *search) next() (record int32, open bool) {
 			}
 		}
 	}
-	if c.best == nil {
-		return 0, false
-	}
-	return s.first(c.best), true
+	return c.best
 }
 
 // choice is the best requirement of those considered.
@@ -166,13 +168,13 @@ func (c *choice) consider(wants []*want) {
 }
 
 // first is the best record that fits and is open: propagate leaves one.
-func (s *search) first(w *want) int32 {
+func (s *search) first(w *want) (record int32, ok bool) {
 	for _, i := range w.sorted {
 		if s.value[w.pkg.first+i] == 0 {
-			return w.pkg.first + i
+			return w.pkg.first + i, true
 		}
 	}
-	panic("solver: a requirement without candidates was not noticed: " + w.spec.String())
+	return 0, false
 }
 
 // count tells how many records fit and are open.
