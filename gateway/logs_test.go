@@ -5,16 +5,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
@@ -27,10 +30,16 @@ type logStream = grpc.ServerStreamingServer[buildv1.StreamLogsResponse]
 type quick struct {
 	ctx                                 context.Context //nolint:containedctx // ends when the gateway drains
 	silence, keepAlive, patience, stall time.Duration
-	readTimeout                         time.Duration
 }
 
 func (q quick) serve(t *testing.T, b *buildRoom) string {
+	t.Helper()
+	web := httptest.NewServer(q.handler(t, b))
+	t.Cleanup(web.Close)
+	return web.URL + "/v1alpha1/builds/beef_1"
+}
+
+func (q quick) handler(t *testing.T, b *buildRoom) http.Handler {
 	t.Helper()
 	or := func(d, otherwise time.Duration) time.Duration {
 		if d == 0 {
@@ -46,11 +55,7 @@ func (q quick) serve(t *testing.T, b *buildRoom) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewUnstartedServer(h)
-	web.Config.ReadTimeout = q.readTimeout
-	web.Start()
-	t.Cleanup(web.Close)
-	return web.URL + "/v1alpha1/builds/beef_1"
+	return h
 }
 
 func get(t *testing.T, url string, header ...string) *http.Response {
@@ -99,29 +104,47 @@ func TestLinesArriveAsTheyAreWritten(t *testing.T) {
 	for path, prefix := range map[string]string{"/logs?follow=true": "", "/events": "data: "} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			next := make(chan int64)
-			b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
-				for n := range next {
-					_ = s.Send(lines(n, n))
-				}
-				return s.Send(succeeded())
-			}}
-			t.Cleanup(b.start())
-			url := quick{readTimeout: 200 * time.Millisecond}.serve(t, b)
-			go func() { next <- 1 }()
-			r := bufio.NewReader(get(t, url+path).Body)
-			await(t, r, prefix+"line 1")
-			late := time.After(500 * time.Millisecond) // more than a call, or reading one, may take
-			next <- 2
-			await(t, r, prefix+"line 2")
-			<-late
-			next <- 3
-			await(t, r, prefix+"line 3")
-			close(next)
-			if _, err := io.ReadAll(r); err != nil {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) { linesArrive(t, path, prefix) })
 		})
+	}
+}
+
+func linesArrive(t *testing.T, path, prefix string) {
+	next := make(chan int64)
+	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+		for n := range next {
+			_ = s.Send(lines(n, n))
+		}
+		return s.Send(succeeded())
+	}}
+	t.Cleanup(b.start())
+	// In memory: a socket's deadlines do not go by the test's clock.
+	l := bufconn.Listen(1 << 16)
+	server := &http.Server{Handler: quick{silence: time.Hour, keepAlive: time.Hour}.handler(t, b), ReadTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.DialContext(ctx) }}
+	t.Cleanup(transport.CloseIdleConnections)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://memory/v1alpha1/builds/beef_1"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { next <- 1 }()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	r := bufio.NewReader(resp.Body)
+	await(t, r, prefix+"line 1")
+	next <- 2
+	await(t, r, prefix+"line 2")
+	time.Sleep(10 * time.Minute) //nolint:forbidigo // of the test's clock; more than a call, or reading one, may take
+	next <- 3
+	await(t, r, prefix+"line 3")
+	close(next)
+	if _, err := io.ReadAll(r); err != nil {
+		t.Error(err)
 	}
 }
 

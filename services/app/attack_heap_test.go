@@ -134,13 +134,10 @@ func waitingBuild(t *testing.T) (id string, conn grpc.ClientConnInterface) {
 		Recipe: &buildv1.Recipe{ContainerFile: "FROM scratch", Platform: "linux/amd64", Engine: "buildkit"},
 		Target: &buildv1.Target{Registry: up.Host, Repository: "builds", Tag: d[:16]},
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // its streams are being made
-		resp, err := buildv1.NewBuildServiceClient(client).SubmitBuild(t.Context(), req)
-		if err == nil {
-			return resp.GetBuildId(), client
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	var resp *buildv1.SubmitBuildResponse
+	testkit.Until(t, "its streams", func() (err error) {
+		resp, err = buildv1.NewBuildServiceClient(client).SubmitBuild(t.Context(), req)
+		return err
+	})
+	return resp.GetBuildId(), client
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/testkit"
 )
 
 // TestAttackManyStreams: one address opens event streams without end; it is held to
@@ -108,18 +110,16 @@ func TestAttackManyConnections(t *testing.T) {
 				t.Errorf("%d of 4 connections are served, want %d", got, tc.want)
 			}
 			_ = conns[0].Close()
-			for range 500 {
+			testkit.Until(t, "a closed connection's place", func() error {
 				c, err := net.Dial("tcp", l.Addr().String())
-				if err != nil {
-					t.Fatal(err)
+				if err == nil {
+					defer c.Close()
+					if !served(c) {
+						err = errors.New("one more is not served")
+					}
 				}
-				defer c.Close()
-				if served(c) {
-					return
-				}
-				time.Sleep(10 * time.Millisecond)
-			}
-			t.Error("a closed connection is counted for ever")
+				return err
+			})
 		})
 	}
 }

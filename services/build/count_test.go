@@ -21,7 +21,10 @@ import (
 
 // tally counts as the metrics room does: it goes by ordinals alone.
 type tally struct {
+	stream jetstream.Stream
+
 	mu   sync.Mutex
+	at   uint64 // the last message
 	last map[string]int64
 	orgs map[string]int
 	gaps int
@@ -42,7 +45,7 @@ func (p *deployment) listen(t *testing.T) *tally {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &tally{last: map[string]int64{}, orgs: map[string]int{}}
+	y := &tally{stream: stream, last: map[string]int64{}, orgs: map[string]int{}}
 	consuming, err := consumer.Consume(y.hear)
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +57,9 @@ func (p *deployment) listen(t *testing.T) *tally {
 func (y *tally) hear(m jetstream.Msg) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
+	if meta, err := m.Metadata(); err == nil {
+		y.at = meta.Sequence.Stream
+	}
 	b := &metricsv1.Batch{}
 	if err := proto.Unmarshal(m.Data(), b); err != nil {
 		y.gaps++
@@ -70,25 +76,31 @@ func (y *tally) hear(m jetstream.Msg) {
 	}
 }
 
-// wants waits until so much is counted, and a moment longer.
+// wants waits until so much is counted, and all that was said is heard.
 func (y *tally) wants(t *testing.T, want map[string]int) {
 	t.Helper()
-	sum := func() (n int) {
+	sum := func() (n int, at uint64) {
 		y.mu.Lock()
 		defer y.mu.Unlock()
 		for _, c := range y.orgs {
 			n += c
 		}
-		return n
+		return n, y.at
 	}
 	all := 0
 	for n := range maps.Values(want) {
 		all += n
 	}
-	for end := time.Now().Add(time.Minute); sum() < all && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	time.Sleep(50 * time.Millisecond)
+	testkit.Until(t, "all of them", func() error {
+		info, err := y.stream.Info(t.Context())
+		if err != nil {
+			return err
+		}
+		if n, at := sum(); n < all || at < info.State.LastSeq {
+			return fmt.Errorf("%d of %d are counted, of %d messages %d are heard", n, all, info.State.LastSeq, at)
+		}
+		return nil
+	})
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if d := cmp.Diff(want, y.orgs); d != "" || y.gaps > 0 || len(y.last) != 1 {

@@ -152,11 +152,10 @@ func TestAttackManyFollowers(t *testing.T) {
 		t.Errorf("40 followers have %d consumers", n)
 	}
 	leave()
-	for range 500 {
-		if consumers() == 0 {
-			return
+	testkit.Until(t, "no consumer when they have gone", func() error {
+		if n := consumers(); n > 0 {
+			return fmt.Errorf("%d are left", n)
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("when they have gone, %d consumers are left", consumers())
+		return nil
+	})
 }

@@ -13,6 +13,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/testkit"
 )
 
 // worker speaks to the service as a worker does: over the bus.
@@ -74,17 +75,7 @@ func poll(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waiting for %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	testkit.Until(t, what, func() error { return try(ctx) })
 }
 
 // taken is a job that the worker has.

@@ -62,13 +62,14 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	t.Cleanup(func() { nc.Close(); r.stop() })
 	y := newYard(t, nc)
 	y.streams()
-	started, finish := make(chan struct{}), make(chan struct{})
+	started, finish, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	y.engine.do = func(_ context.Context, job builder.Job, out builder.Output) (string, error) {
 		if job.ID == "during_1" {
 			out.Print("build", "before")
 			close(started)
 			<-finish
 			out.Print("", "after")
+			close(finished)
 		}
 		return "sha256:5", nil
 	}
@@ -81,7 +82,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	<-started
 	r.stop()
 	close(finish) // the build ends while there is no bus
-	time.Sleep(300 * time.Millisecond)
+	<-finished
 	r.start()
 	eventually(t, "connected again", nc.IsConnected)
 	next := y.results()

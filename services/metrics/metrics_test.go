@@ -85,25 +85,10 @@ func say(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	testkit.Until(t, "the metrics room", func() error {
 		_, err := js.Publish(t.Context(), metricsbus.Events, raw)
 		return err
 	})
-}
-
-func eventually(t *testing.T, try func() error) {
-	t.Helper()
-	end := time.Now().Add(40 * time.Second)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
 }
 
 // pulls are n events of an organisation on the day that is so many days after
@@ -139,7 +124,7 @@ func answer(metric string, count float64, orgs map[string]float64) *metricsv1.Co
 // wants waits until a question is answered so.
 func wants(t *testing.T, c metricsv1.MetricsServiceClient, req *metricsv1.CountPullsRequest, want *metricsv1.CountPullsResponse) {
 	t.Helper()
-	eventually(t, func() error {
+	testkit.Until(t, "the metrics room", func() error {
 		got, err := c.CountPulls(as(t.Context(), "ada:secret"), req)
 		if err != nil {
 			return err

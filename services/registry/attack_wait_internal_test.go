@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -81,11 +82,12 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 				}
 			})
 		}
-		for end := time.Now().Add(20 * time.Second); s.metrics.waiting.Load() < n; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%d pulls wait, want %d", s.metrics.waiting.Load(), n)
+		testkit.Until(t, "pulls", func() error {
+			if now := s.metrics.waiting.Load(); now < n {
+				return fmt.Errorf("%d wait, want %d", now, n)
 			}
-		}
+			return nil
+		})
 	}
 	waits(cluster, limits.WaitingPulls)
 	w := ask(cluster)

@@ -20,6 +20,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/testkit/bubble"
 )
 
 func TestParsePath(t *testing.T) {
@@ -117,7 +118,7 @@ func TestMissedRevocation(t *testing.T) {
 		if err := ask(); err != nil {
 			t.Errorf("it should still be remembered: %v", err)
 		}
-		time.Sleep(61 * time.Second)
+		bubble.Elapse(61 * time.Second)
 		if err := ask(); !errors.Is(err, fault.NotFound) {
 			t.Errorf("after a minute it answers %v", err)
 		}
@@ -128,7 +129,7 @@ func TestMissedRevocation(t *testing.T) {
 		if c.asked.Load() != n {
 			t.Error("an unknown token is asked about again at once")
 		}
-		time.Sleep(6 * time.Second)
+		bubble.Elapse(6 * time.Second)
 		if _ = ask(); c.asked.Load() != n+1 {
 			t.Error("an unknown token is never asked about again")
 		}

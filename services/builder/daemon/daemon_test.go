@@ -2,13 +2,14 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"slipway.dev/services/builder/daemon"
 	"slipway.dev/services/internal/testkit"
@@ -32,7 +33,7 @@ func TestChild(t *testing.T) {
 	if _, err := daemon.Start(context.Background(), options(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(10 * time.Minute)
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test that holds it ends
 }
 
 func running(dir string) bool {
@@ -42,11 +43,12 @@ func running(dir string) bool {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
+	testkit.Until(t, what, func() error {
+		if !is() {
+			return errors.New("not yet")
 		}
-	}
+		return nil
+	})
 }
 
 func TestDaemonDiesWithItsParent(t *testing.T) {
@@ -54,6 +56,9 @@ func TestDaemonDiesWithItsParent(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
 	cmd.Env = append(os.Environ(), inChild+"="+dir)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
@@ -52,7 +52,7 @@ func TestServeEnds(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ script, want string }{
 		"by itself": {"echo 'buildkitd: the disk is full' >&2; exit 1", "the disk is full"},
-		"told":      {"trap 'exit 1' TERM; cp \"$2\" seen; env >env; touch ready; while :; do sleep 0.05; done", ""},
+		"told":      {"trap 'exit 1' TERM; cp \"$2\" seen; env >env; echo >ready; while :; do sleep 0.05; done", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -68,12 +68,10 @@ func TestServeEnds(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			ready := pipe(t, filepath.Join(dir, "ready"))
 			go func() {
-				for ctx.Err() == nil {
-					if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
-						cancel()
-					}
-					time.Sleep(10 * time.Millisecond)
+				if _, err := ready.Read(make([]byte, 1)); err == nil {
+					cancel()
 				}
 			}()
 			err = Serve(ctx, ServeOptions{
@@ -104,4 +102,18 @@ func TestServeEnds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pipe makes a named pipe, which others write to. It ends with the test.
+func pipe(t *testing.T, path string) *os.File {
+	t.Helper()
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // to read alone would wait for a writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
 }

@@ -8,6 +8,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/testkit/bubble"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -88,7 +89,7 @@ func TestLoginsAreRemembered(t *testing.T) {
 			{"a little later", adaID, "quay.io", 50 * time.Second, 4},
 			{"after a minute, whenever it was read", adaID, "quay.io", 11 * time.Second, 5},
 		} {
-			time.Sleep(step.wait) // the test's own clock
+			bubble.Elapse(step.wait)
 			ask(step.id, step.host)
 			if len(p.asked) != step.want {
 				t.Errorf("%s: the platform was asked %d times, want %d", step.name, len(p.asked), step.want)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/crypto/bcrypt"
@@ -93,37 +94,37 @@ func TestGoodLoginsAreNotCounted(t *testing.T) {
 // nothing are not counted.
 func TestOneComparisonAtATime(t *testing.T) {
 	t.Parallel()
-	a, _ := guessed(t)
-	a.comparing <- struct{}{}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, limits.LoginsWaiting)
-	for i := range limits.LoginsWaiting {
-		go func() {
-			_, err := a.Check(ctx, fmt.Sprintf("ip:192.0.2.%d", i), login("ada", "right"))
-			ended <- err
-		}()
-	}
-	for a.waiting.Load() < limits.LoginsWaiting {
-		time.Sleep(time.Millisecond)
-	}
-	if _, err := a.Check(t.Context(), "ip:198.51.100.1", login("ada", "right")); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("one more than may wait: %v", err)
-	}
-	cancel()
-	for range limits.LoginsWaiting {
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("one that went away: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := guessed(t)
+		a.comparing <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, limits.LoginsWaiting)
+		for i := range limits.LoginsWaiting {
+			go func() {
+				_, err := a.Check(ctx, fmt.Sprintf("ip:192.0.2.%d", i), login("ada", "right"))
+				ended <- err
+			}()
 		}
-	}
-	<-a.comparing
-	if _, err := a.Check(t.Context(), "ip:192.0.2.1", login("ada", "right")); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
-	for key, w := range a.failed {
-		if w.count != 0 {
-			t.Errorf("%x was counted %d times", key, w.count)
+		synctest.Wait()
+		if _, err := a.Check(t.Context(), "ip:198.51.100.1", login("ada", "right")); !errors.Is(err, fault.Exhausted) {
+			t.Errorf("one more than may wait: %v", err)
 		}
-	}
+		cancel()
+		for range limits.LoginsWaiting {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("one that went away: %v", err)
+			}
+		}
+		<-a.comparing
+		if _, err := a.Check(t.Context(), "ip:192.0.2.1", login("ada", "right")); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+		for key, w := range a.failed {
+			if w.count != 0 {
+				t.Errorf("%x was counted %d times", key, w.count)
+			}
+		}
+	})
 }
 
 // TestLongLogins: what bcrypt would not read is not hashed, and names leave

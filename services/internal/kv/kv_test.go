@@ -3,6 +3,7 @@ package kv_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"time"
@@ -42,9 +43,12 @@ func TestKeysExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for client.Exists(t.Context(), "short").Val() != 0 { // or the test hangs
-			time.Sleep(10 * time.Millisecond)
-		}
+		testkit.Until(t, "the key's end", func() error {
+			if client.Exists(t.Context(), "short").Val() != 0 {
+				return errors.New("it is still there")
+			}
+			return nil
+		})
 		if client.Exists(t.Context(), "long").Val() != 1 {
 			t.Error("a key went before its time")
 		}
@@ -123,7 +127,10 @@ func TestKilledServerComesBack(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for !errors.Is(client.Get(t.Context(), "a").Err(), redis.Nil) { // or the test hangs
-		time.Sleep(10 * time.Millisecond)
-	}
+	testkit.Until(t, "the connection", func() error {
+		if err := client.Get(t.Context(), "a").Err(); !errors.Is(err, redis.Nil) {
+			return fmt.Errorf("it answers %w", err)
+		}
+		return nil
+	})
 }

@@ -49,10 +49,7 @@ func TestDocumentsAtOnce(t *testing.T) {
 		if _, err := read(gone); !errors.Is(err, context.Canceled) {
 			t.Errorf("who is gone gets %v", err)
 		}
-		go func() {
-			time.Sleep(time.Second)
-			done()
-		}()
+		time.AfterFunc(time.Second, done)
 		release, err := read(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"slipway.dev/services/internal/testkit/bubble"
 )
 
 // TestPatience waits for a response for as long as the request is being taken, and a
@@ -27,7 +29,7 @@ func TestPatience(t *testing.T) {
 		}()
 		part := make([]byte, 1)
 		for range 5 {
-			time.Sleep(50 * time.Second)
+			bubble.Elapse(50 * time.Second)
 			go func() { _, _ = io.ReadFull(theirs, part) }()
 			if _, err := c.Write(part); err != nil {
 				t.Fatalf("after %s: %v", time.Since(began), err)

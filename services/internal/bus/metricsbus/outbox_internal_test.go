@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/testkit/bubble"
 )
 
 // numbers is a queue of events that are told apart by their days, from 1.
@@ -103,8 +105,7 @@ func TestOutbox(t *testing.T) {
 			t.Error("it did not wait for more")
 		}
 		q.add(5)
-		time.Sleep(time.Second)
-		synctest.Wait()
+		bubble.Elapse(time.Second)
 		if s.batches != 4 || s.last != 2*BatchEvents+20 {
 			t.Errorf("then it published up to %d in %d batches", s.last, s.batches)
 		}
@@ -126,8 +127,7 @@ func TestOutboxLooks(t *testing.T) {
 		go o.Run(ctx)
 		synctest.Wait()
 		q.add(1)
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
+		bubble.Elapse(5 * time.Second)
 		if s.last != 1 {
 			t.Error("it did not look")
 		}
@@ -146,16 +146,14 @@ func TestOutboxRetries(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { o.Run(ctx); close(ended) }()
-		time.Sleep(time.Minute)
-		synctest.Wait()
+		bubble.Elapse(time.Minute)
 		s.mu.Lock()
 		if s.batches < 30 || s.batches > 40 || time.Since(s.at) > longPause {
 			t.Errorf("it tried %d times in a minute, the last time %s ago", s.batches, time.Since(s.at))
 		}
 		s.mu.Unlock()
 		s.setDown(false)
-		time.Sleep(longPause)
-		synctest.Wait()
+		bubble.Elapse(longPause)
 		q.mu.Lock()
 		if q.taken != 3 {
 			t.Errorf("%d are published", q.taken)

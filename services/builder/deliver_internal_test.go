@@ -1,0 +1,44 @@
+package builder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"testing"
+	"testing/synctest"
+)
+
+// TestOnlyAProofCancels: whoever can write on the bus may guess as often as they like.
+func TestOnlyAProofCancels(t *testing.T) {
+	t.Parallel()
+	proof := func(ticket string) string {
+		sum := sha256.Sum256([]byte(ticket))
+		return hex.EncodeToString(sum[:])
+	}
+	for _, tc := range []struct {
+		name, ticket, said string
+		want               bool
+	}{
+		{"proof", "secret", proof("secret"), true},
+		{"nothing", "secret", "", false},
+		{"guess", "secret", "guessed", false},
+		{"the ticket itself", "secret", "secret", false},
+		{"proof of another", "secret", proof("other"), false},
+		{"build without a ticket", "", proof(""), false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				proofs := make(chan string)
+				go cancelled(ctx, tc.ticket, proofs, cancel)
+				proofs <- tc.said
+				synctest.Wait()
+				if got := context.Cause(ctx) == errCancelled; got != tc.want {
+					t.Errorf("it is cancelled: %t", got)
+				}
+			})
+		})
+	}
+}
