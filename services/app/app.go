@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +72,8 @@ type App struct {
 	draining   atomic.Bool
 	onDrain    []func()
 	firstToken string
+	// canBuild says whether a builder here has a daemon, or is told of one.
+	canBuild bool
 	// problems are what the person who started it should know.
 	problems []string
 	// closers undo what New did, last first.
@@ -198,30 +199,6 @@ func (a *App) drain(orderly bool) error {
 		s.Stop(ctx)
 	}
 	return err
-}
-
-// Banner says where the process listens and what is embedded, for a person.
-func (a *App) Banner() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "slipwayd plays %s; %s\n", strings.Join(a.names(), ", "), a.listeners.String())
-	if e := a.embedded(); len(e) > 0 {
-		fmt.Fprintf(&b, "Embedded: %s; data in %s\n", strings.Join(e, ", "), a.cfg.DataDir)
-	}
-	for _, p := range a.problems {
-		fmt.Fprintln(&b, p)
-	}
-	if a.isWhole() {
-		fmt.Fprintf(&b, `
-Ask for an image with one more variable, and pull the name that comes back:
-  curl -s %s/v1alpha2/container -d '{"containerImage":"docker.io/library/alpine:3.20","containerConfig":{"env":["GREETING=hello"]}}'
-  docker pull <targetImage of the answer>
-Or with the command line:
-  slipway image docker.io/library/alpine:3.20 --env GREETING=hello
-  slipway conda samtools=1.20 --await
-  slipway build -f Dockerfile --context . --await
-`, a.cfg.PublicURL)
-	}
-	return b.String()
 }
 
 // FirstToken is the access token that this start made for the first user; ""

@@ -31,7 +31,7 @@ func (a *App) buildBuilder() error {
 	if conn := a.conns["container"]; conn != nil {
 		o.Layers = containerv1.NewContainerServiceClient(conn)
 	}
-	if len(o.Addresses) == 0 {
+	if a.canBuild = len(o.Addresses) > 0; !a.canBuild {
 		a.startDaemon(&o)
 	}
 	engine := builder.NewBuildKit(o)
@@ -65,6 +65,7 @@ func (a *App) startDaemon(o *builder.BuildKitOptions) {
 		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,
 		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Log: o.Log,
 	})
+	a.check("builds", optional, func(context.Context) error { return err })
 	if err != nil {
 		o.Problem = err.Error()
 		a.problems = append(a.problems, "Nothing is built here: "+err.Error())
@@ -72,7 +73,7 @@ func (a *App) startDaemon(o *builder.BuildKitOptions) {
 		return
 	}
 	a.onClose(func() error { d.Close(); return nil })
-	o.Local = d
+	o.Local, a.canBuild = d, true
 }
 
 // private are addresses of this service, and of what it stands on. Those on this

@@ -124,6 +124,24 @@ func Migrate(ctx context.Context, cfg config.Config) (err error) {
 	return nil
 }
 
+// Tables opens the database that the settings name, and says which room's tables are
+// not of this version; nil when all are. It migrates nothing. The error is one of
+// reaching the database.
+func Tables(ctx context.Context, cfg config.Config) (old, err error) {
+	db, err := openDatabase(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.PingContext(ctx); err != nil {
+		return nil, err
+	}
+	for _, m := range schemas() {
+		old = errors.Join(old, db.Check(ctx, m.room, m.files))
+	}
+	return old, nil
+}
+
 func (a *App) openRedis() error {
 	if a.cfg.RedisURL == "" {
 		r := embedded.StartRedis()

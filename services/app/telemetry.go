@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/semconv/v1.37.0"
-	spans "go.opentelemetry.io/otel/trace"
 )
 
 // openTelemetry sends traces where the standard OpenTelemetry variables say.
@@ -56,27 +53,3 @@ func traceExporter(ctx context.Context) (*otlptrace.Exporter, error) {
 	}
 	return otlptracehttp.New(ctx)
 }
-
-// NewLogger writes JSON lines to w; each carries the ids of its trace.
-func NewLogger(w io.Writer, level string) *slog.Logger {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		l = slog.LevelInfo
-	}
-	return slog.New(tracing{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
-}
-
-// tracing adds the trace's id to what is logged within one.
-type tracing struct{ slog.Handler }
-
-func (h tracing) Handle(ctx context.Context, r slog.Record) error {
-	if sc := spans.SpanContextFromContext(ctx); sc.HasTraceID() {
-		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()))
-	}
-	return h.Handler.Handle(ctx, r)
-}
-
-func (h tracing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return tracing{h.Handler.WithAttrs(attrs)}
-}
-func (h tracing) WithGroup(name string) slog.Handler { return tracing{h.Handler.WithGroup(name)} }

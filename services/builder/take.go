@@ -11,23 +11,26 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
+// waitsBeforeWord is how often the bus may be asked in vain before somebody is told.
+const waitsBeforeWord = 6
+
 // take takes jobs of one queue until ctx ends, one for each free slot. The jobs
 // run in work, which outlives ctx.
 func (w *Worker) take(ctx, work context.Context, q queue) {
 	var c jetstream.Consumer
-	waiting := false
+	tries := 0
 	for ctx.Err() == nil {
 		var err error
 		if c == nil {
 			if c, err = w.consumer(ctx, q); err != nil {
-				if !waiting && ctx.Err() == nil {
+				// The streams come a moment after the first start of all roles.
+				if tries++; tries == waitsBeforeWord && ctx.Err() == nil {
 					w.Log.Info("Builder waits for the bus", "consumer", q.consumer().Durable, "err", err)
 				}
-				waiting = true
 				pause(ctx, w.timeouts.retry)
 				continue
 			}
-			waiting = false
+			tries = 0
 			w.Log.Info("Builder takes jobs", "consumer", q.consumer().Durable)
 		}
 		if err = w.next(ctx, work, q, c); err != nil {

@@ -80,6 +80,9 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.try(ctx); err != nil {
+		return nil, err
+	}
 	o.Log.Info("The build daemon runs steps with runc", "path", p.runtime, "version", p.version)
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err

@@ -41,6 +41,8 @@ func become(args []string) error {
 			return err
 		}
 		os.Exit(0)
+	case step.Nothing:
+		os.Exit(0)
 	case "exec":
 		err = step.RestrictProcess(call.process, strict)
 	}

@@ -40,7 +40,7 @@ lets the builds that run finish.`,
 				return err
 			}
 			b.Args, b.Run = args, cmp.Or(b.Run, filepath.Join(cmp.Or(os.Getenv("XDG_RUNTIME_DIR"), "/run"), "slipway-buildkitd"))
-			return b.Serve(cmd.Context(), cfg, cmd.ErrOrStderr(), app.NewLogger(os.Stderr, cfg.LogLevel))
+			return b.Serve(cmd.Context(), cfg, cmd.ErrOrStderr(), app.NewLogger(os.Stderr, cfg))
 		},
 	}
 	cmd.Flags().StringVar(&b.Root, "root", "", "Where it keeps its caches. Required.")

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -40,12 +42,29 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	config.AddFlags(root.PersistentFlags())
-	root.AddCommand(serveCommand(), migrateCommand(), configCommand(), metricsCommand(), imagesCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
+	root.SetUsageTemplate(root.UsageTemplate() + `
+Every setting is a flag: "slipwayd config --explain" says what they are.
+`)
+	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
 
 func load(cmd *cobra.Command) (config.Config, error) {
-	return config.Load(cmd.Flags(), os.LookupEnv)
+	unknown, misspelt := config.Misspelt(os.Environ())
+	for _, name := range unknown {
+		fmt.Fprintf(cmd.ErrOrStderr(), "slipwayd: the variable %s is no setting, and has no effect\n", name)
+	}
+	cfg, err := config.Load(cmd.Flags(), os.LookupEnv)
+	return cfg, errors.Join(err, misspelt)
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print this program's version", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprintf(cmd.OutOrStdout(), "slipwayd %s (%s), %s/%s\n", version, commit, runtime.GOOS, runtime.GOARCH)
+		},
+	}
 }
 
 func serveCommand() *cobra.Command {
@@ -64,14 +83,14 @@ the others, and is told where they are.`,
 			if err != nil {
 				return err
 			}
-			log := app.NewLogger(os.Stderr, cfg.LogLevel)
+			log := app.NewLogger(os.Stderr, cfg)
 			logSettings(log, &cfg)
 			a, err := app.New(cmd.Context(), cfg, args, app.Build{Version: version, Commit: commit}, log)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), a.Banner())
-			if t := a.FirstToken(); t != "" && isTerminal(os.Stdout) {
+			if t := a.FirstToken(); t != "" && app.IsTerminal(os.Stdout) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Your access token, shown this once:\n  export SLIPWAY_TOKEN=%s\n\n", t)
 			}
 			return a.Run(cmd.Context())
@@ -79,19 +98,17 @@ the others, and is told where they are.`,
 	}
 }
 
-// logSettings writes the values in effect, without the secret ones.
+// logSettings writes the values in effect, without the secret ones; for a person only
+// those that somebody set.
 func logSettings(log *slog.Logger, cfg *config.Config) {
+	few := app.ForPeople(os.Stderr, *cfg)
 	var attrs []any
 	for _, f := range config.Fields(cfg) {
-		attrs = append(attrs, f.Key, f.String())
+		if !few || f.String() != f.Default && f.Default != "" || f.Default == "" && f.String() != "" && !strings.HasSuffix(f.Key, "_url") {
+			attrs = append(attrs, f.Key, f.String())
+		}
 	}
 	log.Info("Settings", attrs...)
-}
-
-// isTerminal says whether a person reads what is written there.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func migrateCommand() *cobra.Command {
@@ -111,28 +128,6 @@ func migrateCommand() *cobra.Command {
 			return nil
 		},
 	}
-}
-
-func configCommand() *cobra.Command {
-	var markdown bool
-	cmd := &cobra.Command{
-		Use:   "config",
-		Short: "Print the settings in effect, and check them",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if markdown {
-				fmt.Fprint(cmd.OutOrStdout(), config.Page())
-				return nil
-			}
-			cfg, err := load(cmd)
-			for _, f := range config.Fields(&cfg) {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", f.Key, f.String())
-			}
-			return errors.Join(err, cfg.Validate())
-		},
-	}
-	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print the reference of all settings instead.")
-	return cmd
 }
 
 func metricsCommand() *cobra.Command {

@@ -12,46 +12,48 @@ import (
 )
 
 // Config is every setting. An empty URL or address means "inside this process".
+// A group begins with the field that names it; what most installations set is
+// common.
 type Config struct {
-	HTTPAddr         string `key:"http_addr" default:"127.0.0.1:9090" help:"Where the REST API and the registry listen."`
+	HTTPAddr         string `group:"Addresses" key:"http_addr" common:"true" default:"127.0.0.1:9090" help:"Where the REST API and the registry listen."`
 	PlatformHTTPAddr string `key:"platform_http_addr" default:"127.0.0.1:9091" help:"Where the gateway role also offers the platform's REST API, with its paths at the root; it is under /api at http_addr, too. Empty: only there."`
 	AdminAddr        string `key:"admin_addr" default:"127.0.0.1:9099" help:"Where /livez, /readyz, /metrics and pprof listen; keep it private."`
 	GRPCAddr         string `key:"grpc_addr" default:"127.0.0.1:9095" help:"Where this process offers its gRPC services when it plays only some roles. Other than loopback needs rpc_cert_file or rpc_secret_file."`
-	PublicURL        string `key:"public_url" help:"The address that clients use; its host goes into the names that requests return. Empty: where http_addr listens, by the name of localhost unless that is one address of the machine."`
-	DataDir          string `key:"data_dir" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
+	PublicURL        string `key:"public_url" common:"true" help:"The address that clients use; its host goes into the names that requests return. Empty: where http_addr listens, by the name of localhost unless that is one address of the machine."`
+	DataDir          string `group:"Data" key:"data_dir" common:"true" default:"./data" help:"Folder for everything that is kept on this machine's disk."`
 
 	StoreAddr string `key:"store_addr" default:"127.0.0.1:9092" help:"Where the embedded image store listens for the process's own use; its images are pulled through http_addr. Its address goes into stored names, so keep it."`
 
 	StoreKeep time.Duration `key:"store_keep" default:"720h" help:"How long the embedded image store keeps an image that nobody uses: asks for, or pulls. What a name that works may need stays in any case. 0: for ever."`
 	StoreSize Bytes         `key:"store_size" default:"0" help:"Disk space for the images of the embedded store; beyond it those go that were used longest ago and that no name needs. 0: no limit."`
 
-	DatabaseURL string `key:"database_url" secret:"true" help:"sqlite:PATH or postgres://… Empty: SQLite in data_dir."`
+	DatabaseURL string `group:"Stores" key:"database_url" common:"true" secret:"true" help:"sqlite:PATH or postgres://… Empty: SQLite in data_dir."`
 	NATSURL     string `key:"nats_url" secret:"true" help:"nats://… Empty: NATS inside this process."`
 	RedisURL    string `key:"redis_url" secret:"true" help:"redis://…, redis+sentinel://…/MASTER or redis+cluster://… Empty: Redis inside this process, in memory only."`
 
-	BuildAddr     string `key:"build_addr" help:"The build role, when another process plays it: host:port or dns:///host:port."`
+	BuildAddr     string `group:"Roles of other processes" key:"build_addr" help:"The build role, when another process plays it: host:port or dns:///host:port."`
 	ContainerAddr string `key:"container_addr" help:"The container role, likewise."`
 	InspectAddr   string `key:"inspect_addr" help:"The inspect role, likewise."`
 	MetricsAddr   string `key:"metrics_addr" help:"The metrics role, likewise; where there is none, no counts are shown."`
 	PlatformAddr  string `key:"platform_addr" help:"The platform role, likewise."`
 
-	TLSCertFile   string `key:"tls_cert_file" help:"Certificate for HTTPS at http_addr and platform_http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
+	TLSCertFile   string `group:"Certificates" key:"tls_cert_file" help:"Certificate for HTTPS at http_addr and platform_http_addr; read again when it changes. Empty: plain HTTP, for an ingress that ends TLS."`
 	TLSKeyFile    string `key:"tls_key_file" help:"Private key of tls_cert_file."`
 	RPCCertFile   string `key:"rpc_cert_file" help:"Certificate that this process shows to other roles, both as server and as client (mTLS). As a client it speaks for the roles that it names: a URI spiffe://slipway/ROLE for each."`
 	RPCKeyFile    string `key:"rpc_key_file" help:"Private key of rpc_cert_file."`
 	RPCCAFile     string `key:"rpc_ca_file" help:"Authority that signed the other roles' certificates."`
 	RPCSecretFile string `key:"rpc_secret_file" help:"A file with a secret that all roles share, where there are no certificates. It keeps strangers out, but a role that was taken over can then act as any other: use rpc_cert_file where that matters."`
 
-	EgressAllow        []string `key:"egress_allow" help:"Private addresses, networks or host names that may be reached all the same; by default only public addresses are."`
+	EgressAllow        []string `group:"Registries and other machines" key:"egress_allow" common:"true" help:"Private addresses, networks or host names that may be reached all the same; by default only public addresses are."`
 	InsecureRegistries []string `key:"insecure_registries" help:"Registries (host:port) that are spoken to in plain HTTP."`
 	RegistryAuthFile   string   `key:"registry_auth_file" help:"Service credentials for registries, in the format of docker's config.json; keys are hosts or host/path. Everyone who can reach the service can read what they can read."`
-	OperatorAccounts   string   `key:"operator_accounts_file" help:"Accounts (htpasswd, bcrypt) that may call DELETE /container-token/{token}. Empty: nobody, the call answers 404."`
+	OperatorAccounts   string   `group:"Operators and counts" key:"operator_accounts_file" help:"Accounts (htpasswd, bcrypt) that may call DELETE /container-token/{token}. Empty: nobody, the call answers 404."`
 	MetricsAccounts    string   `key:"metrics_accounts_file" help:"Accounts (htpasswd, bcrypt) that may read /v1alpha2/metrics. Empty: nobody, the paths answer 404."`
 	CountPulls         bool     `key:"count_pulls" default:"true" help:"Whether pulls are noted and counted."`
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
 
-	PlatformURL          string        `key:"platform_url" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role. Empty: where platform_http_addr listens, like public_url, or else public_url/api."`
+	PlatformURL          string        `group:"Platform and users" key:"platform_url" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role. Empty: where platform_http_addr listens, like public_url, or else public_url/api."`
 	PlatformEndpoints    []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
 	PlatformAuthFile     string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
 	OIDCIssuer           string        `key:"oidc_issuer" help:"An OpenID Connect provider at which users may sign in, who are found by their verified e-mail address; it sends them back to platform_url/oauth/callback. Empty: with an access token only."`
@@ -64,7 +66,7 @@ type Config struct {
 	AuditRetention       time.Duration `key:"audit_retention" default:"8760h" help:"How long it is kept who made, changed, read and deleted credentials, and who paired services. 0: for ever."`
 	AnonymousAccess      bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
 
-	LimitPullsUser      ratelimit.Limit `key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
+	LimitPullsUser      ratelimit.Limit `group:"Limits of callers" key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
 	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user. 0: no limit."`
 
 	LimitRequestsUser      ratelimit.Limit `key:"limit_requests_user" default:"2000/1m" help:"Container requests of one user; one that stores new layers counts once more for each 256 KiB of them. 0: no limit."`
@@ -82,7 +84,7 @@ type Config struct {
 	BuildRunningUser      int `key:"build_running_user" default:"0" help:"Builds of each kind that one user may have running at a time; further ones wait. 0: no limit but everybody's turn."`
 	BuildRunningAnonymous int `key:"build_running_anonymous" default:"2" help:"Likewise of one address without a user, which never has all slots where there are several. 0: all but one."`
 
-	BuildRepository       string        `key:"build_repository" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
+	BuildRepository       string        `group:"Builds" key:"build_repository" common:"true" help:"Where built images are pushed, <registry>/<path>; its login is in registry_auth_file. Empty: the image store inside this process, which plays all roles."`
 	BuildkitAddr          []string      `key:"buildkit_addr" help:"BuildKit daemons, tcp://… or unix://…; several share the work. Run them with slipwayd buildkitd, which keeps the steps of builds apart. Empty: the builder role starts buildkitd itself, when it finds it beside slipwayd or on the PATH."`
 	BuildkitCertFile      string        `key:"buildkit_cert_file" help:"Certificate that the builder role shows to the daemons of buildkit_addr (mTLS)."`
 	BuildkitKeyFile       string        `key:"buildkit_key_file" help:"Private key of buildkit_cert_file."`
@@ -101,7 +103,7 @@ type Config struct {
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
-	TokenTTL         time.Duration `key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
+	TokenTTL         time.Duration `group:"Names, caches and memory" key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`
 	LayerCache       Bytes         `key:"layer_cache" default:"1GiB" help:"Disk space in data_dir for added layers that this process serves."`
 	ImageCache       Bytes         `key:"image_cache" default:"32MiB" help:"Memory for manifests and image configs that this process serves."`
@@ -109,7 +111,8 @@ type Config struct {
 	TokenMemory      Bytes         `key:"token_memory" default:"128MiB" help:"Memory for names that can be pulled, in the Redis inside this process; what does not fit is read from the database. 0: no limit."`
 	MemoryLimit      Bytes         `key:"memory_limit" default:"0" help:"Memory that this process may take, without builds: near it large requests are answered 503. 0: what GOMEMLIMIT says, else the control group."`
 	BodyMemory       Bytes         `key:"body_memory" default:"0" help:"Request bodies that are being answered, in bytes; more are answered 503, small ones last. 0: a sixteenth of memory_limit, from 32 MB to 256 MiB."`
-	DrainDelay       time.Duration `key:"drain_delay" default:"0s" help:"After SIGTERM: how long to go on accepting while load balancers notice. Several pods: 5s."`
+	DrainDelay       time.Duration `group:"Stops and logs" key:"drain_delay" default:"0s" help:"After SIGTERM: how long to go on accepting while load balancers notice. Several pods: 5s."`
 	DrainTimeout     time.Duration `key:"drain_timeout" default:"5m" help:"After SIGTERM: how long running pulls may take to finish."`
-	LogLevel         string        `key:"log_level" default:"info" help:"debug, info, warn or error."`
+	LogLevel         string        `key:"log_level" common:"true" default:"info" help:"debug, info, warn or error."`
+	LogFormat        string        `key:"log_format" help:"text or json. Empty: text on a terminal, json elsewhere."`
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -21,6 +22,10 @@ import (
 // Field is one setting of a Config.
 type Field struct {
 	Key, Default, Help string
+	// Group is what it is about, e.g. "Builds".
+	Group string
+	// Common settings are those that most installations set.
+	Common bool
 	// Secret values are not shown.
 	Secret bool
 	value  reflect.Value
@@ -36,21 +41,25 @@ func (f Field) Env() string { return "SLIPWAY_" + strings.ToUpper(f.Key) }
 func Fields(c *Config) []Field {
 	v := reflect.ValueOf(c).Elem()
 	fields := make([]Field, 0, v.NumField())
+	group := ""
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
+		group = cmp.Or(tag.Get("group"), group)
 		fields = append(fields, Field{
-			Key: tag.Get("key"), Default: tag.Get("default"), Help: tag.Get("help"),
+			Key: tag.Get("key"), Default: tag.Get("default"), Help: tag.Get("help"), Group: group, Common: tag.Get("common") == "true",
 			Secret: tag.Get("secret") == "true", value: v.Field(i),
 		})
 	}
 	return fields
 }
 
-// AddFlags declares a flag for every setting, and --config for the file.
+// AddFlags declares a flag for every setting, and --config for the file. Only those
+// of common settings are shown in a command's help.
 func AddFlags(fs *pflag.FlagSet) {
-	fs.String("config", "", "A YAML file with settings, one `key: value` a line. Also SLIPWAY_CONFIG.")
+	fs.String("config", "", "A YAML `file` with settings, one `key: value` a line. Also SLIPWAY_CONFIG.")
 	for _, f := range Fields(&Config{}) {
 		fs.String(f.Flag(), f.Default, f.Help)
+		fs.Lookup(f.Flag()).Hidden = !f.Common
 	}
 }
 
@@ -86,7 +95,7 @@ func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 	}
 	for key := range file {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == key }) {
-			problems = append(problems, fmt.Errorf("%s: there is no setting %q", path, key))
+			problems = append(problems, fmt.Errorf("%s: there is no setting %q%s", path, key, meant(key, keys(fields))))
 		}
 	}
 	c.followListeners()

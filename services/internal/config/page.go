@@ -17,11 +17,13 @@ Made by ` + "`slipwayd config --markdown`" + ` from services/internal/config; no
 A value comes from a flag, else from the environment, else from the file that ` + "`--config`" + ` or ` + "`SLIPWAY_CONFIG`" + `
 names (YAML), else it is the default. The flag of ` + "`data_dir`" + ` is ` + "`--data-dir`" + `, its variable ` + "`SLIPWAY_DATA_DIR`" + `.
 Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd config`" + ` prints the values in effect.
-
-| key | default | meaning |
-|---|---|---|
 `)
+	group := ""
 	for _, f := range Fields(&Config{}) {
+		if f.Group != group {
+			group = f.Group
+			fmt.Fprintf(&b, "\n## %s\n\n| key | default | meaning |\n|---|---|---|\n", group)
+		}
 		def := ""
 		if f.Default != "" {
 			def = "`" + f.Default + "`"
@@ -33,6 +35,36 @@ Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd co
 Traces go where the standard OpenTelemetry variables say (` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + ` and its relatives); without
 one of them nothing is sent.
 `)
+	return b.String()
+}
+
+// File is the settings of c as a file that --config reads, in groups; secret values are
+// left out. With explain each has its meaning above it.
+func File(c *Config, explain bool) string {
+	var b strings.Builder
+	group := ""
+	for _, f := range Fields(c) {
+		if f.Group != group {
+			if group != "" {
+				b.WriteString("\n")
+			}
+			group = f.Group
+			fmt.Fprintf(&b, "# %s\n", group)
+		}
+		if explain {
+			fmt.Fprintf(&b, "\n# %s\n", f.Help)
+		}
+		switch text := f.String(); {
+		case f.Secret && text != "":
+			fmt.Fprintf(&b, "#%s: %s\n", f.Key, text)
+		case text == "":
+			fmt.Fprintf(&b, "%s: \"\"\n", f.Key)
+		case strings.ContainsAny(text, "#*&!|>'\"%@`{}[]?") || strings.Contains(text, ": "):
+			fmt.Fprintf(&b, "%s: %q\n", f.Key, text)
+		default:
+			fmt.Fprintf(&b, "%s: %s\n", f.Key, text)
+		}
+	}
 	return b.String()
 }
 

@@ -44,7 +44,7 @@ func (c *Config) Validate() error {
 		builders(c.BuildkitAddr),
 		compression("sif_compression", c.SifCompression),
 		repository("build_repository", c.BuildRepository),
-		logLevel(c.LogLevel),
+		logLevel(c.LogLevel), logFormat(c.LogFormat),
 	)
 }
 
@@ -217,6 +217,13 @@ func logLevel(v string) error {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(v)); err != nil {
 		return fmt.Errorf("log_level must be debug, info, warn or error, not %q", v)
+	}
+	return nil
+}
+
+func logFormat(v string) error {
+	if v != "" && v != "text" && v != "json" {
+		return fmt.Errorf("log_format must be text or json, not %q", v)
 	}
 	return nil
 }

@@ -115,7 +115,8 @@ func Rules() []Rule {
 		}, Never: []string{sql, redis}},
 
 		{Package: "services/app", May: []string{"..."}},
-		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/internal/config"}},
+		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
+		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "gateway/contracttest", "proto/gen/openapi"}},
 		// Solving is measured without the room around it.

@@ -44,6 +44,9 @@ const (
 // its own, new namespaces of processes and mounts, and nothing else.
 const MountProc = "slipway-mount-proc"
 
+// Nothing is the word that has slipway-runc do nothing, and succeed.
+const Nothing = "slipway-nothing"
+
 // Hello is what slipway-runc says of a step, as one packet. These descriptors go
 // with it: a pidfd of the process that becomes runc, its stdout and its stderr, and
 // the listener at Proxy unless the step has no network.

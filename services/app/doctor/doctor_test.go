@@ -1,0 +1,205 @@
+package doctor_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/spf13/pflag"
+
+	"slipway.dev/services/app/doctor"
+	"slipway.dev/services/internal/config"
+)
+
+// healthy is a place where everything is as it should be, builds elsewhere.
+func healthy(t *testing.T) doctor.Options {
+	t.Helper()
+	world := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); strings.HasPrefix(r.URL.Path, "/v2") && r.Header.Get("Authorization") != "" && password != "right" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(world.Close)
+	host := strings.TrimPrefix(world.URL, "http://")
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(fs)
+	if err := fs.Parse([]string{
+		"--data-dir", t.TempDir(), "--http-addr", "127.0.0.1:0", "--platform-http-addr", "", "--admin-addr", "127.0.0.1:0",
+		"--public-url", "http://localhost:1", "--buildkit-addr", "unix:///elsewhere", "--layer-cache", "1MiB",
+		"--egress-allow", "127.0.0.1", "--insecure-registries", host, "--build-repository", host + "/builds",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(fs, func(string) (string, bool) { return "", false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doctor.Options{Config: cfg, Registry: host, Channels: []string{world.URL + "/conda-forge"}}
+}
+
+// TestHealthy: nothing fails where nothing is amiss.
+func TestHealthy(t *testing.T) {
+	t.Parallel()
+	for _, f := range doctor.Examine(t.Context(), healthy(t)) {
+		if f.State == doctor.Fail || f.State == doctor.Warn && f.Check != "public_url" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestBroken breaks one thing after the other: each is found, and there is something
+// to do about it.
+func TestBroken(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		breaks func(*testing.T, *doctor.Options)
+		check  string
+		state  doctor.State
+		want   string
+	}{
+		"a setting":           {func(_ *testing.T, o *doctor.Options) { o.Config.LogLevel = "loud" }, "settings", doctor.Fail, "log_level must be debug"},
+		"an egress rule":      {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
+		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is no folder"},
+		"a small disk":        {func(_ *testing.T, o *doctor.Options) { o.Config.LayerCache = 1 << 60 }, "disk", doctor.Warn, "may fill"},
+		"a port": {func(t *testing.T, o *doctor.Options) { o.Config.HTTPAddr = listener(t) }, "ports", doctor.Fail,
+			"is taken by another program"},
+		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "nobody can listen"},
+		"an old certificate":      {certificate("localhost", -time.Hour), "certificates", doctor.Fail, "ended on"},
+		"a certificate of others": {certificate("example.org", 24*365*time.Hour), "certificates", doctor.Fail, "not for localhost"},
+		"a certificate that ends": {certificate("localhost", 24*time.Hour), "certificates", doctor.Warn, "ends on"},
+		"no certificate": {func(t *testing.T, o *doctor.Options) {
+			o.Config.TLSCertFile, o.Config.TLSKeyFile = file(t, "x"), file(t, "y")
+		}, "certificates", doctor.Fail, "tls_cert_file"},
+		"an address that leads elsewhere": {elsewhere, "public_url", doctor.Fail, "something else answers"},
+		"runc":                            {func(_ *testing.T, o *doctor.Options) { o.Config.BuildkitAddr, o.Config.RuncPath = nil, "/nonexistent" }, "runc", "", ""},
+		"no control groups": {func(t *testing.T, o *doctor.Options) { o.Config.BuildkitAddr, o.Groups = nil, t.TempDir() }, "control groups", doctor.Fail,
+			"no control groups are mounted"},
+		"half of the control groups": {func(t *testing.T, o *doctor.Options) {
+			o.Config.BuildkitAddr, o.Groups = nil, filepath.Dir(write(t, filepath.Join(t.TempDir(), "cgroup.controllers"), "cpu memory"))
+		}, "control groups", doctor.Warn, "controllers pids are missing"},
+		"the database": {func(_ *testing.T, o *doctor.Options) { o.Config.DatabaseURL = "postgres://u:p@127.0.0.1:1/d" }, "database", doctor.Fail,
+			"does not answer"},
+		"old tables": {func(t *testing.T, o *doctor.Options) { o.Config.DatabaseURL = "sqlite:" + file(t, "") }, "database", doctor.Fail, "platform"},
+		"Redis":      {func(_ *testing.T, o *doctor.Options) { o.Config.RedisURL = "redis://127.0.0.1:1" }, "Redis", doctor.Fail, "refused"},
+		"NATS":       {func(_ *testing.T, o *doctor.Options) { o.Config.NATSURL = "nats://127.0.0.1:1" }, "NATS", doctor.Fail, ""},
+		"NATS without JetStream": {func(t *testing.T, o *doctor.Options) { o.Config.NATSURL = natsServer(t) }, "NATS", doctor.Fail,
+			"without JetStream"},
+		"DNS":               {func(_ *testing.T, o *doctor.Options) { o.Registry = "registry.nowhere.invalid" }, "DNS", doctor.Fail, "is not found"},
+		"a registry":        {func(_ *testing.T, o *doctor.Options) { o.Registry = "127.0.0.1:1" }, "registry", doctor.Fail, "127.0.0.1:1"},
+		"a registry inside": {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = nil }, "registry", doctor.Fail, "egress_allow"},
+		"a login":           {wrongLogin, "registry", doctor.Fail, "credentials"},
+		"a channel":         {func(_ *testing.T, o *doctor.Options) { o.Channels = []string{"http://127.0.0.1:1/c"} }, "channels", doctor.Warn, "no packages from"},
+		"the clock":         {func(_ *testing.T, o *doctor.Options) { o.Now = func() time.Time { return time.Now().Add(time.Hour) } }, "clock", doctor.Fail, "off by 1h0m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := healthy(t)
+			c.breaks(t, &o)
+			findings := doctor.Examine(t.Context(), o)
+			if !slices.ContainsFunc(findings, func(f doctor.Finding) bool {
+				return f.Check == c.check && (f.State == c.state || c.state == "" && f.State != doctor.OK) && strings.Contains(f.Text, c.want) && (f.Do != "" || c.state == "")
+			}) {
+				t.Errorf("not found: %+v", findings)
+			}
+		})
+	}
+}
+
+func file(t *testing.T, text string) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "file"), text)
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func listener(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+// certificate gives a host's certificate, which has that long to go.
+func certificate(host string, left time.Duration) func(*testing.T, *doctor.Options) {
+	return func(t *testing.T, o *doctor.Options) {
+		t.Helper()
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+			NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: time.Now().Add(left),
+		}
+		cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		private, err := x509.MarshalECPrivateKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Config.TLSCertFile = file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})))
+		o.Config.TLSKeyFile = file(t, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: private})))
+	}
+}
+
+// elsewhere has a slipwayd run, and public_url lead to something else.
+func elsewhere(t *testing.T, o *doctor.Options) {
+	t.Helper()
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
+	t.Cleanup(admin.Close)
+	o.Config.AdminAddr = strings.TrimPrefix(admin.URL, "http://")
+	o.Config.PublicURL = "http://" + strings.Replace(o.Registry, "127.0.0.1", "localhost", 1)
+}
+
+// wrongLogin keeps a login for build_repository that is refused there.
+func wrongLogin(t *testing.T, o *doctor.Options) {
+	t.Helper()
+	asks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="r"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(asks.Close)
+	host := strings.TrimPrefix(asks.URL, "http://")
+	o.Config.InsecureRegistries = append(o.Config.InsecureRegistries, host)
+	o.Config.BuildRepository = host + "/builds"
+	o.Config.RegistryAuthFile = file(t, `{"auths":{"`+host+`":{"auth":"dTp3cm9uZw=="}}}`)
+}
+
+func natsServer(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("it does not start")
+	}
+	return s.ClientURL()
+}

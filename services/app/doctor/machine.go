@@ -1,0 +1,111 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"slipway.dev/services/builder/daemon"
+)
+
+// data is data_dir, and the room on its disk.
+func (d *doctor) data(context.Context) []Finding {
+	dir, err := filepath.Abs(d.Config.DataDir)
+	if err != nil {
+		return one("data", "", err, Fail, "set data_dir")
+	}
+	at := dir
+	for { // what is not there yet is made in the next folder above that is
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() {
+			return one("data", "", fmt.Errorf("%s is no folder", at), Fail, "remove it, or set another data_dir")
+		}
+		if !errors.Is(err, fs.ErrNotExist) || at == "/" {
+			break
+		}
+		at = filepath.Dir(at)
+	}
+	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
+		return one("data", "", fmt.Errorf("this user cannot write to %s: %w", at, err), Fail, "give it to the user that runs slipwayd (chown), or set another data_dir")
+	}
+	return d.disk(at, dir)
+}
+
+// little is the room below which a disk soon is full.
+const little = 5 << 30
+
+func (d *doctor) disk(at, dir string) []Finding {
+	var s unix.Statfs_t
+	if err := unix.Statfs(at, &s); err != nil {
+		return one("disk", "", err, Warn, "look at the disk of data_dir")
+	}
+	free := int64(s.Bavail) * s.Bsize //nolint:gosec // no disk is that large
+	text := fmt.Sprintf("%s has %d GiB left", dir, free>>30)
+	wants := int64(d.Config.LayerCache) + int64(d.Config.StoreSize)
+	if d.buildsHere() {
+		wants += int64(d.Config.BuildDisk)
+	}
+	do := "free space, put data_dir on a larger disk, or lower build_disk, layer_cache and store_size, whose sum it may fill"
+	switch {
+	case free < little:
+		return []Finding{{Check: "disk", State: Fail, Text: text, Do: do}}
+	case free < wants:
+		return []Finding{{Check: "disk", State: Warn, Text: fmt.Sprintf("%s; builds and caches may fill %d GiB", text, wants>>30), Do: do}}
+	}
+	return []Finding{{Check: "disk", State: OK, Text: text}}
+}
+
+// buildsHere says whether builds run on this machine, by the daemon of the builder
+// role.
+func (d *doctor) buildsHere() bool { return len(d.Config.BuildkitAddr) == 0 }
+
+// builds are what runs their steps: runc, its version, and one step that does
+// nothing, in namespaces and a control group.
+func (d *doctor) builds(ctx context.Context) []Finding {
+	if !d.buildsHere() {
+		return one("runc", "BuildKit daemons elsewhere build: "+strings.Join(d.Config.BuildkitAddr, ", "), nil, OK, "")
+	}
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return one("runc", "", errors.New("nothing is built here: only root of a Linux machine can run the build daemon"), Warn,
+			"run slipwayd as root (sudo), or set buildkit_addr; everything but builds works without")
+	}
+	path, version, err := daemon.Look(ctx, d.Config.RuncPath)
+	return one("runc", fmt.Sprintf("%s, version %s, runs containers here", path, version), err, Fail, "")
+}
+
+// groups are the control groups that keep builds within their limits.
+func (d *doctor) groups(context.Context) []Finding {
+	const check = "control groups"
+	if !d.buildsHere() {
+		return nil
+	}
+	v2, err := os.ReadFile(filepath.Join(d.Groups, "cgroup.controllers"))
+	have := func(controller string) bool {
+		if err == nil {
+			return strings.Contains(" "+strings.TrimSpace(string(v2))+" ", " "+controller+" ")
+		}
+		info, err := os.Stat(filepath.Join(d.Groups, controller))
+		return err == nil && info.IsDir()
+	}
+	var missing []string
+	for _, c := range []string{"memory", "pids", "cpu"} {
+		if !have(c) {
+			missing = append(missing, c)
+		}
+	}
+	switch {
+	case len(missing) == 3:
+		return one(check, "", fmt.Errorf("no control groups are mounted at %s: builds cannot run", d.Groups), Fail, "mount -t cgroup2 none "+d.Groups)
+	case len(missing) > 0:
+		return one(check, "", fmt.Errorf("the controllers %s are missing: builds run without these limits", strings.Join(missing, ", ")), Warn,
+			"enable them (kernel parameter cgroup_enable=memory; in a container, delegate them)")
+	}
+	return one(check, "memory, processes and processors of builds can be limited", nil, OK, "")
+}

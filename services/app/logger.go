@@ -1,0 +1,119 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	spans "go.opentelemetry.io/otel/trace"
+
+	"slipway.dev/services/internal/config"
+)
+
+// NewLogger writes to w what cfg asks for: a line for a person, where that is a
+// terminal or log_format is text, or JSON; each carries the ids of its trace.
+func NewLogger(w io.Writer, cfg config.Config) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
+		l = slog.LevelInfo
+	}
+	if ForPeople(w, cfg) {
+		return slog.New(tracing{newLines(w, l)})
+	}
+	return slog.New(tracing{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+}
+
+// ForPeople says whether what is logged to w is for a person to read.
+func ForPeople(w io.Writer, cfg config.Config) bool {
+	f, _ := w.(*os.File)
+	return cfg.LogFormat == "text" || cfg.LogFormat == "" && IsTerminal(f)
+}
+
+// IsTerminal says whether a person reads what is written there; false for nil.
+func IsTerminal(f *os.File) bool {
+	if f == nil || os.Getenv("TERM") == "" {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// lines writes "15:04:05 INFO  What happened key=value". Safe for concurrent use.
+type lines struct {
+	// attrs writes the attributes to out.
+	attrs slog.Handler
+	out   *lineBuffer
+}
+
+// lineBuffer is shared by all that write to the same place.
+type lineBuffer struct {
+	mu sync.Mutex
+	to io.Writer
+	bytes.Buffer
+}
+
+func newLines(w io.Writer, level slog.Level) lines {
+	out := &lineBuffer{to: w}
+	return lines{out: out, attrs: slog.NewTextHandler(&out.Buffer, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey || a.Key == slog.MessageKey) {
+				return slog.Attr{} // they begin the line
+			}
+			return a
+		},
+	})}
+}
+
+// Enabled says whether a level is written.
+func (l lines) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.attrs.Enabled(ctx, level)
+}
+
+// Handle writes one line.
+func (l lines) Handle(ctx context.Context, r slog.Record) error {
+	l.out.mu.Lock()
+	defer l.out.mu.Unlock()
+	l.out.Reset()
+	l.out.WriteString(r.Time.Format(time.TimeOnly))
+	l.out.WriteByte(' ')
+	level := r.Level.String()
+	l.out.WriteString(level)
+	for range 6 - min(5, len(level)) {
+		l.out.WriteByte(' ')
+	}
+	l.out.WriteString(r.Message)
+	l.out.WriteByte(' ')
+	if err := l.attrs.Handle(ctx, r); err != nil {
+		return err
+	}
+	_, err := l.out.to.Write(l.out.Bytes())
+	return err
+}
+
+// WithAttrs adds to every line.
+func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return lines{l.attrs.WithAttrs(attrs), l.out}
+}
+
+// WithGroup puts what follows into a group.
+func (l lines) WithGroup(name string) slog.Handler { return lines{l.attrs.WithGroup(name), l.out} }
+
+// tracing adds the trace's id to what is logged within one.
+type tracing struct{ slog.Handler }
+
+func (h tracing) Handle(ctx context.Context, r slog.Record) error {
+	if sc := spans.SpanContextFromContext(ctx); sc.HasTraceID() {
+		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+func (h tracing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tracing{h.Handler.WithAttrs(attrs)}
+}
+func (h tracing) WithGroup(name string) slog.Handler { return tracing{h.Handler.WithGroup(name)} }

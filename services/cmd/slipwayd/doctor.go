@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/app/doctor"
+)
+
+// doctorCommand looks at what these settings need.
+func doctorCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Look at what slipwayd needs here, and say what to do about what is amiss",
+		Long: `Look at what slipwayd needs here, and say what to do about what is amiss.
+
+It looks at the settings, data_dir and its disk, ports, certificates, where
+public_url leads, runc (one container that does nothing is run), control groups,
+the database, Redis and NATS, DNS, registries, Conda channels and the clock.
+Nothing is changed. Call it as the user that runs slipwayd, with its settings.
+
+It succeeds when nothing fails; warnings are for what works less well.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			findings := doctor.Examine(cmd.Context(), doctor.Options{Config: cfg})
+			if asJSON {
+				encode := json.NewEncoder(cmd.OutOrStdout())
+				encode.SetIndent("", "  ")
+				err = encode.Encode(findings)
+			} else {
+				printFindings(cmd.OutOrStdout(), findings)
+			}
+			return errors.Join(err, verdict(findings))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "Print JSON: a list of check, state (ok, warn, fail), text, do.")
+	return cmd
+}
+
+func printFindings(out io.Writer, findings []doctor.Finding) {
+	for _, f := range findings {
+		fmt.Fprintf(out, "%-4s  %-14s  %s\n", f.State, f.Check, f.Text)
+		if f.State != doctor.OK && f.Do != "" {
+			fmt.Fprintf(out, "%22s  -> %s\n", "", f.Do)
+		}
+	}
+}
+
+// verdict is the error of an examination in which something failed.
+func verdict(findings []doctor.Finding) error {
+	failed := 0
+	for _, f := range findings {
+		if f.State == doctor.Fail {
+			failed++
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d checks failed; what to do stands below each", failed, len(findings))
+}
