@@ -155,7 +155,7 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Build: conn, Inspect: conn, Metrics: conn})
+	h, err := gateway.New(context.Background(), gateway.Conns{Container: conn, Build: conn, Conda: conn, Inspect: conn, Metrics: conn})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +186,12 @@ func TestContract(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	channels, err := contracttest.Load("testdata/contract/conda", values)
+	if err != nil {
+		t.Fatal(err)
+	}
 	doc := document(t, openapi.Container)
-	for _, e := range slices.Concat(examples, builds, counts, operators) {
+	for _, e := range slices.Concat(examples, builds, counts, operators, channels) {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			c := &canned{t: t, example: e}

@@ -18,7 +18,7 @@ func Hasten(ctx context.Context, c Conns, silence, keepAlive, patience, stall ti
 
 // Routers answers what the two faces route with.
 func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, platform *runtime.ServeMux, err error) {
-	container, err = route(ctx, Conns{Container: conn, Build: conn, Inspect: conn, Metrics: conn}, usualPace())
+	container, err = route(ctx, Conns{Container: conn, Build: conn, Conda: conn, Inspect: conn, Metrics: conn}, usualPace())
 	if err != nil {
 		return nil, nil, err
 	}

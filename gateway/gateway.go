@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/proto/gen/openapi"
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
@@ -25,6 +26,7 @@ import (
 type Conns struct {
 	Container grpc.ClientConnInterface
 	Build     grpc.ClientConnInterface
+	Conda     grpc.ClientConnInterface
 	Inspect   grpc.ClientConnInterface
 	Metrics   grpc.ClientConnInterface
 }
@@ -82,6 +84,11 @@ func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
 			return nil, fmt.Errorf("mounting the build service: %w", err)
 		}
 	}
+	if c.Conda != nil {
+		if err := condav1.RegisterCondaServiceHandlerClient(ctx, mux, condav1.NewCondaServiceClient(c.Conda)); err != nil {
+			return nil, fmt.Errorf("mounting the conda service: %w", err)
+		}
+	}
 	if c.Inspect != nil {
 		if err := inspectv1.RegisterInspectServiceHandlerClient(ctx, mux, inspectv1.NewInspectServiceClient(c.Inspect)); err != nil {
 			return nil, fmt.Errorf("mounting the inspect service: %w", err)
@@ -136,12 +143,18 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildSe
 	return mux.HandlePath(http.MethodGet, eventsPath, l.events)
 }
 
-// setStatus writes 204 where the contract says so; revoking a token as an operator
-// is 200 with an empty body.
+// setStatus writes another code than 200 where the contract says so: 204 (revoking a
+// token as an operator is 200 with an empty body), and 422 for an environment that
+// cannot be.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
-	if _, ok := m.(*containerv1.RevokeContainerResponse); ok {
+	switch m := m.(type) {
+	case *containerv1.RevokeContainerResponse:
 		w.Header().Del("Content-Type")
 		w.WriteHeader(http.StatusNoContent)
+	case *condav1.LockPackagesResponse:
+		if m.Message != nil {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+		}
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 )
 
 // marshaler is the contract's JSON: presence decides what is shown, members that we
@@ -22,8 +24,12 @@ func newMarshaler(l jsonLimits) *marshaler {
 	return &marshaler{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}, l}
 }
 
-// Marshal writes a message; one without any fields has an empty body.
+// Marshal writes a message; one without any fields has an empty body, and a lock that
+// is text is that text.
 func (m *marshaler) Marshal(v any) ([]byte, error) {
+	if lock, ok := v.(*condav1.LockPackagesResponse); ok && lock.Text != nil {
+		return []byte(lock.GetText()), nil
+	}
 	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		return nil, nil
 	}
@@ -39,6 +45,14 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 type counted interface {
 	GetMetric() string
 	GetOrgs() map[string]float64
+}
+
+// ContentType is JSON's, but for what Marshal writes as text.
+func (m *marshaler) ContentType(v any) string {
+	if lock, ok := v.(*condav1.LockPackagesResponse); ok && lock.Text != nil {
+		return "text/plain; charset=utf-8"
+	}
+	return m.JSONPb.ContentType(v)
 }
 
 // NewDecoder reads a request body.

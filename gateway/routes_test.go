@@ -11,7 +11,7 @@ import (
 // TestRoutes says by which route each request is served, for metrics and spans.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
-	api, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Inspect: refusing{}, Metrics: refusing{}})
+	api, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Conda: refusing{}, Inspect: refusing{}, Metrics: refusing{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ secret() { # NAMESPACE NAME KEY=FILE…
 }
 password() { printf 'p%s' "$(openssl rand -hex 16)" >"$1"; }
 
-roles='platform container build builder inspect metrics registry gateway'
+roles='platform container build builder conda inspect metrics registry gateway'
 namespace "$ns" restricted
 namespace "$bkns" privileged
 # shellcheck disable=SC2086

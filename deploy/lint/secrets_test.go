@@ -45,7 +45,7 @@ func TestSecretsAreKept(t *testing.T) {
 		return printed, err
 	}
 	all, err := run(cluster, "--dev")
-	if err != nil || len(all) != 14 {
+	if err != nil || len(all) != 15 {
 		t.Fatalf("for an empty cluster it prints %d Secrets, %v", len(all), err)
 	}
 	if offline, err := run("", "--dev", "--offline"); err != nil || len(offline) != len(all) {
@@ -59,7 +59,7 @@ func TestSecretsAreKept(t *testing.T) {
 	if again, err := run(cluster, "--dev"); err != nil || len(again) != 0 {
 		t.Errorf("for a cluster that has all it prints %v, %v", again, err)
 	}
-	if again, err := run(cluster, "--dev", "--certificates"); err != nil || len(again) != 10 || again["slipway-slipway-platform"] != "" {
+	if again, err := run(cluster, "--dev", "--certificates"); err != nil || len(again) != 11 || again["slipway-slipway-platform"] != "" {
 		t.Errorf("asked for certificates it prints %v, %v", slices.Sorted(maps.Keys(again)), err)
 	}
 	if err := os.Remove(filepath.Join(cluster, "slipway-slipway-stores")); err != nil {

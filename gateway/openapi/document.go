@@ -209,6 +209,9 @@ func (d *document) answers(op *openapi3.Operation, c call) {
 	response := openapi3.NewResponse().WithDescription(description(c.Output)).WithJSONSchemaRef(schema)
 	if by := op.Responses.Value("200"); by != nil {
 		response.Headers = by.Value.Headers
+		for kind, other := range by.Value.Content { // beside JSON
+			response.Content[kind] = other
+		}
 	}
 	op.Responses.Set("200", &openapi3.ResponseRef{Value: response})
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"slipway.dev/services/build"
+	"slipway.dev/services/conda"
 	"slipway.dev/services/container"
 	"slipway.dev/services/inspect"
 	"slipway.dev/services/internal/fault"
@@ -35,11 +36,12 @@ func internalCalls() map[string][]string {
 		"slipway.build.v1.WorkService/TakeJob":               {"builder"},
 		"slipway.build.v1.WorkService/GetContext":            {"builder"},
 		"slipway.build.v1.WorkService/GetBuildCredentials":   {"builder"},
+		"slipway.conda.v1.CondaService/SolvePackages":        {"container"},
 		"slipway.container.v1.ContainerService/ResolveToken": {"registry"},
 		"slipway.container.v1.ContainerService/RecordDigest": {"registry"},
 		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "registry"},
-		"slipway.platform.v1.PlatformService/Authorize":      {"build", "container", "inspect"},
-		"slipway.platform.v1.PlatformService/GetCredentials": {"build", "container", "inspect", "registry"},
+		"slipway.platform.v1.PlatformService/Authorize":      {"build", "conda", "container", "inspect"},
+		"slipway.platform.v1.PlatformService/GetCredentials": {"build", "conda", "container", "inspect", "registry"},
 		"slipway.platform.v1.PlatformService/GetRunState":    {"container"},
 	}
 }
@@ -151,7 +153,7 @@ func TestRulesNameWhatExists(t *testing.T) {
 func TestDialsOfRolesAreAllowed(t *testing.T) {
 	t.Parallel()
 	rooms := map[string]rpc.Callers{
-		"build": build.Callers(), "container": container.Callers(), "inspect": inspect.Callers(), "metrics": metrics.Callers(), "platform": platform.Callers(),
+		"build": build.Callers(), "conda": conda.Callers(), "container": container.Callers(), "inspect": inspect.Callers(), "metrics": metrics.Callers(), "platform": platform.Callers(),
 	}
 	for _, r := range roles() {
 		for _, room := range r.need.rooms {

@@ -43,7 +43,7 @@ func (a *App) connect(ctx context.Context) error {
 		a.listeners.addGRPC(remote, l)
 		a.onClose(ignoreClosed(l))
 	}
-	for _, room := range []string{"platform", "build", "container", "inspect", "metrics"} {
+	for _, room := range []string{"platform", "build", "conda", "container", "inspect", "metrics"} {
 		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret, Roles: a.names()}); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (a *App) connect(ctx context.Context) error {
 
 // offersGRPC says whether any role here is a gRPC service.
 func (a *App) offersGRPC() bool {
-	return a.plays("platform") || a.plays("build") || a.plays("container") || a.plays("inspect") || a.plays("metrics")
+	return a.plays("platform") || a.plays("build") || a.plays("conda") || a.plays("container") || a.plays("inspect") || a.plays("metrics")
 }
 
 func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
@@ -74,8 +74,8 @@ func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
 	a.conns[room] = conn
 	if !a.plays(room) {
 		needed := required
-		if room == "metrics" {
-			needed = optional // nobody pulls or builds less without it
+		if room == "metrics" || room == "conda" {
+			needed = optional // nobody pulls or builds less without them
 		}
 		a.check(room, needed, func(ctx context.Context) error {
 			_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})

@@ -129,6 +129,7 @@ func labelMeanings() map[string]string {
 	return map[string]string{
 		"architecture": "of a worker, such as `amd64`",
 		"cache":        "`token` (what a token stands for), `document` (manifests from upstream), `image` (what is made of them), `layer` (added layers on disk)",
+		"channel":      "a Conda channel that the settings name, or a well-known one; `other` for all others",
 		"code":         "of HTTP the status; of gRPC the name of the code; of other registries the status, `other` or `error`",
 		"dependency":   "`database`, `redis`, `nats`, or the role that is called",
 		"engine":       "`buildkit`; the engines of the workers",
@@ -137,7 +138,7 @@ func labelMeanings() map[string]string {
 		"limit":        "what is limited: `pulls`, `builds`, and the like",
 		"method":       "the HTTP method; `other` for an unknown one",
 		"metric":       "`builds`, `pulls`, `filesystem`",
-		"outcome":      "`new`, `joined`, `cached`",
+		"outcome":      "`new`, `joined`, `cached`; of Conda channels `fetched`, `unchanged`, `absent`, `failed`; of solves `solved`, `unsatisfiable`, `failed`",
 		"phase":        "`queued`, `running`; at the worker `prepare`, `build`, `push`",
 		"reason":       "why a build failed, as contract and API name it; `succeeded` or `ok` when it did not",
 		"required":     "`true` where the process does not begin to work without it",
@@ -145,6 +146,7 @@ func labelMeanings() map[string]string {
 		"route":        "the path as the API describes it, with `*` for what differs; `other` for one that is not served",
 		"rpc":          "the full name of the gRPC method",
 		"state":        "`queued`, `running`",
+		"subdir":       "a platform's folder in a Conda channel, such as `linux-64`; `other` for those of other channels",
 	}
 }
 

@@ -13,8 +13,8 @@ type need struct {
 	sql, redis, bus bool
 	// hears is what can do without the bus: it learns of changes a minute later then.
 	hears bool
-	// rooms are the roles it calls; the rooms build and metrics may be missing: then
-	// nothing is built, or no counts are shown.
+	// rooms are the roles it calls; the rooms build, conda and metrics may be missing:
+	// then nothing is built, no package is found, or no counts are shown.
 	rooms []string
 }
 
@@ -31,11 +31,12 @@ func roles() []role {
 		{"platform", need{sql: true, redis: true, hears: true}, (*App).buildPlatform},
 		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
 		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
+		{"conda", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildConda},
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build"}}, (*App).buildContainer},
 		{"inspect", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
 		{"metrics", need{sql: true, bus: true}, (*App).buildMetrics},
-		{"gateway", need{rooms: []string{"container", "inspect", "build", "metrics"}}, (*App).buildGateway},
+		{"gateway", need{rooms: []string{"container", "inspect", "build", "conda", "metrics"}}, (*App).buildGateway},
 	}
 }
 
@@ -66,6 +67,8 @@ func addressOf(c config.Config, room string) string {
 	switch room {
 	case "build":
 		return c.BuildAddr
+	case "conda":
+		return c.CondaAddr
 	case "container":
 		return c.ContainerAddr
 	case "inspect":
@@ -80,7 +83,7 @@ func addressOf(c config.Config, room string) string {
 
 // spare says whether a role can do without a room.
 func spare(role, room string) bool {
-	return room == "metrics" || room == "build" && role != "builder"
+	return room == "metrics" || room == "conda" || room == "build" && role != "builder"
 }
 
 // shape checks that the chosen roles and the settings make a whole: a process

@@ -185,7 +185,7 @@ func (a *App) buildGateway() error {
 	ctx, stop := context.WithCancel(context.Background())
 	a.onDrain = append(a.onDrain, stop)
 	a.onClose(func() error { stop(); return nil })
-	h, err := gateway.New(ctx, gateway.Conns{Build: a.conns["build"], Container: a.conns["container"], Inspect: a.conns["inspect"], Metrics: a.conns["metrics"]})
+	h, err := gateway.New(ctx, gateway.Conns{Build: a.conns["build"], Conda: a.conns["conda"], Container: a.conns["container"], Inspect: a.conns["inspect"], Metrics: a.conns["metrics"]})
 	if err != nil {
 		return err
 	}

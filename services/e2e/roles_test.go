@@ -81,6 +81,10 @@ func processPerRole(t testing.TB, s settings) *program {
 	p.replicas = both("registry", "")
 	inspect := role("inspect", "inspect", first)
 	first["inspect_addr"], second["inspect_addr"] = inspect, inspect
+	if s["conda_channel_alias"] != "" {
+		conda := role("conda", "conda", first)
+		first["conda_addr"], second["conda_addr"] = conda, conda
+	}
 	metrics := role("metrics", "metrics", nil)
 	first["metrics_addr"], second["metrics_addr"] = metrics, metrics
 	front.set(role("gateway", "gateway", first), p.replicas)

@@ -12,10 +12,10 @@ import (
 // container room has.
 func Callers() rpc.Callers {
 	callers := rpc.Callers{
-		{Roles: []string{"container", "inspect", "build"}, Calls: []string{
+		{Roles: []string{"container", "inspect", "build", "conda"}, Calls: []string{
 			platformv1.PlatformService_Authorize_FullMethodName,
 		}},
-		{Roles: []string{"container", "inspect", "build", "registry"}, Calls: []string{
+		{Roles: []string{"container", "inspect", "build", "conda", "registry"}, Calls: []string{
 			platformv1.PlatformService_GetCredentials_FullMethodName,
 		}},
 		{Roles: []string{"container"}, Calls: []string{

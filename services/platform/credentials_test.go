@@ -45,6 +45,27 @@ func login(name, registry, password string) *platformv1.CredentialsBody {
 	return &platformv1.CredentialsBody{Credentials: &platformv1.CredentialsSpec{Name: &name, Keys: keys}}
 }
 
+// TestCondaCredentials: a login of a channel is for that channel, and for no registry of
+// the same name; nor the other way round.
+func TestCondaCredentials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.SQLite(t))
+	conda := login("channel", "https://conda.example.org:8443/Team/", "of the channel")
+	conda.Credentials.Provider = new("conda")
+	for _, body := range []*platformv1.CredentialsBody{conda, login("registry", "quay.io/team", "of the registry")} {
+		must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: body}))(t)
+	}
+	for registry, want := range map[string]string{
+		"conda/conda.example.org:8443/team": "of the channel", "conda/conda.example.org:8443/team/c": "of the channel", "conda.example.org:8443/team": "",
+		"conda/conda.example.org:8443/other": "", "quay.io/team/x": "of the registry", "conda/quay.io/team": "",
+	} {
+		resp := must(w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: registry}))(t)
+		if got := resp.GetCredentials().GetPassword(); got != want {
+			t.Errorf("at %s the password is %q, want %q", registry, got, want)
+		}
+	}
+}
+
 func TestCredentialsAreSealed(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

@@ -168,7 +168,7 @@ func underLoad(ctx context.Context, w *world, what string, do func() error) (str
 }
 
 func roles() []string {
-	return []string{"platform", "container", "build", "builder", "inspect", "metrics", "registry", "gateway"}
+	return []string{"platform", "container", "build", "builder", "conda", "inspect", "metrics", "registry", "gateway"}
 }
 
 func rollEverything(ctx context.Context, w *world) (string, error) {

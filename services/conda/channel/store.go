@@ -238,3 +238,13 @@ func (s *Store) forget() bool {
 	}
 	return oldest != nil
 }
+
+// Known is the index that everybody may read, if it is there already; nil if not.
+func (s *Store) Known(c Channel, subdir string) *index.Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.entries[key{url: c.URL, subdir: subdir}]; ok {
+		return e.index
+	}
+	return nil
+}

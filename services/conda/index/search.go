@@ -26,9 +26,9 @@ const (
 	Exact Rank = iota
 	Prefix
 	Within
-	// Near is a name that one insertion, deletion, change, or swap of neighbours makes
+	// Similar is a name that one insertion, deletion, change, or swap of neighbours makes
 	// out of what was asked for.
-	Near
+	Similar
 )
 
 // Match is a name that was found.
@@ -61,7 +61,7 @@ func rank(text, name []byte) (Rank, bool) {
 	case bytes.Contains(name, text):
 		return Within, true
 	case near(text, name):
-		return Near, true
+		return Similar, true
 	}
 	return 0, false
 }
@@ -86,4 +86,21 @@ func near(a, b []byte) bool {
 		return true
 	}
 	return len(a) > 1 && a[0] == b[1] && a[1] == b[0] && bytes.Equal(a[2:], b[2:])
+}
+
+// Near are the names that one edit makes out of text, sorted.
+func (x *Index) Near(text string) []string {
+	var out []string
+	for i := range x.count {
+		if name := x.name(i); near([]byte(text), name) {
+			out = append(out, string(name))
+		}
+	}
+	return out
+}
+
+// Has says whether there is a name.
+func (x *Index) Has(name string) bool {
+	_, ok := x.find(name)
+	return ok
 }

@@ -32,6 +32,7 @@ type Config struct {
 	RedisURL    string `key:"redis_url" secret:"true" help:"redis://…, redis+sentinel://…/MASTER or redis+cluster://… Empty: Redis inside this process, in memory only."`
 
 	BuildAddr     string `group:"Roles of other processes" key:"build_addr" help:"The build role, when another process plays it: host:port or dns:///host:port."`
+	CondaAddr     string `key:"conda_addr" help:"The conda role, likewise; where there is none, no packages are found or locked."`
 	ContainerAddr string `key:"container_addr" help:"The container role, likewise."`
 	InspectAddr   string `key:"inspect_addr" help:"The inspect role, likewise."`
 	MetricsAddr   string `key:"metrics_addr" help:"The metrics role, likewise; where there is none, no counts are shown."`
@@ -102,6 +103,11 @@ type Config struct {
 	BuildConcurrency      int           `key:"build_concurrency" default:"0" help:"Builds of each kind at a time in one process. 0: as many as it has processors."`
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
+
+	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" default:"https://conda.anaconda.org" help:"Where Conda channels are that are given by a name."`
+	CondaChannels     []string      `key:"conda_channels" help:"Conda channels that are elsewhere: NAME=URL, several with commas; a name that comes again has a mirror. A private address needs egress_allow."`
+	CondaRefresh      time.Duration `key:"conda_refresh" default:"30m" help:"How long the list of packages of a Conda channel is used before the channel is asked again, in the background; a channel may say longer."`
+	CondaIndexSize    Bytes         `key:"conda_index_size" default:"10GiB" help:"Disk space in data_dir for the lists of packages of Conda channels; beyond it those go that were used longest ago. 0: no limit."`
 
 	TokenTTL         time.Duration `group:"Names, caches and memory" key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`

@@ -22,6 +22,11 @@ const (
 	// ChannelShard and ChannelShardIndex are the largest shard and list of shards in bytes,
 	// uncompressed.
 	ChannelShard, ChannelShardIndex = 64 << 20, 64 << 20
+	// ChannelsAsked is how many channels a request may name.
+	ChannelsAsked = 20
+	// CondaVirtual is how many virtual packages a request may set, CondaVersions how many
+	// versions of a package are described.
+	CondaVirtual, CondaVersions = 32, 100
 	// ChannelWindow is the memory of a decoder, in bytes.
 	ChannelWindow = 128 << 20
 	// ChannelShardsAtOnce is how many shards of a channel are fetched at a time, and
@@ -49,6 +54,8 @@ func channelRows() []Row {
 		{What: "records of a Conda channel for one platform", Bound: n(ChannelRecords) + ", of " + n(ChannelNames) + " names", Why: "the largest has 900,000 of 30,000; each takes some bytes of memory while they are read"},
 		{What: "records of one name in a Conda channel", Bound: n(ChannelRecordsOfName) + ", " + size(ChannelNameBytes), Why: "they are in memory together when somebody asks for the name"},
 		{What: "name, version, build and file name in a Conda channel", Bound: n(ChannelWord) + " letters, digits and ._-+!~", Why: "they become parts of URLs, locks and paths"},
+		{What: "Conda channels that a request names, and virtual packages that it sets", Bound: n(ChannelsAsked) + ", " + n(CondaVirtual), Why: "each channel is two lists to fetch"},
+		{What: "versions of a Conda package that are described", Bound: n(CondaVersions), Why: "an answer is at most 4 MiB"},
 		{What: "memory of a decoder for a Conda channel", Bound: size(ChannelWindow), Why: "what compresses lists of packages takes 8 MiB"},
 		{What: "shards of a Conda channel that are fetched at a time", Bound: n(ChannelShardsAtOnce), Why: "they are small, and there are thousands; the first time more than " + n(ChannelShardsFirst) + " are missing the whole list is fetched instead"},
 		{What: "lists of packages that are fetched at a time", Bound: n(ChannelsAtOnce), Why: "each takes a processor for a second, and may take " + ChannelFetch.String() + " to come"},

@@ -100,6 +100,7 @@ func Rules() []Rule {
 			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
 		}},
 		{Package: "services/conda/solver", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{}},
+		{Package: "services/conda", May: append(plumbing(), "services/conda/...", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/conda/channel", May: append(plumbing(), "services/conda/index", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},

@@ -19,8 +19,13 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// ContainerReg is the provider whose keys are understood.
-const ContainerReg = "container-reg"
+// The providers whose keys are understood. A login of Conda is for a channel: it is kept
+// below a first part that no host of a registry has, so that neither is taken for the
+// other.
+const (
+	ContainerReg = "container-reg"
+	Conda        = "conda"
+)
 
 // usedLately is for how long credentials that were read count as in use.
 const usedLately = time.Hour
@@ -78,7 +83,7 @@ func (c *record) change(spec *platformv1.CredentialsSpec, secret []byte) ([]byte
 // not known, nothing.
 func (c *record) understand(keys map[string]any) error {
 	c.registry, c.publicKeys = "", "{}"
-	if c.provider != ContainerReg {
+	if c.provider != ContainerReg && c.provider != Conda {
 		return nil
 	}
 	userName, _ := keys["userName"].(string)
@@ -93,6 +98,9 @@ func (c *record) understand(keys map[string]any) error {
 	}
 	public, err := json.Marshal(map[string]string{"userName": userName, "registry": c.registry})
 	c.publicKeys = string(public)
+	if c.provider == Conda {
+		c.registry = Conda + "/" + c.registry
+	}
 	return err
 }
 

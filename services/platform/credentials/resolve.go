@@ -126,7 +126,7 @@ func (s *Service) Reveal(ctx context.Context, p orgs.Principal, id string) (Regi
 	if err != nil {
 		return RegistryKeys{}, fmt.Errorf("reading credentials %s: %w", id, err)
 	}
-	if c.registry == "" {
+	if c.provider != ContainerReg {
 		return RegistryKeys{}, fault.Invalid.Newf("Only credentials of the provider container-reg are given out")
 	}
 	return s.reveal(ctx, p.User.ID, c)

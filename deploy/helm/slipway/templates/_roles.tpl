@@ -7,10 +7,11 @@ platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
 container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build]}
 build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 builder: {nats: true, registries: true, calls: [build, container]}
+conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 metrics: {sql: true, nats: true, port: grpc, calls: []}
 registry: {redis: true, nats: true, port: http, registries: true, calls: [platform, container, build]}
-gateway: {port: http, calls: [platform, container, build, inspect, metrics]}
+gateway: {port: http, calls: [platform, container, build, conda, inspect, metrics]}
 {{- end }}
 
 {{/* The roles for which a key of the table is set, as a list: (list "sql") */}}
