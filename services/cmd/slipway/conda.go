@@ -1,9 +1,16 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
@@ -29,10 +36,14 @@ alone. --file gives a Conda environment instead, or an explicit lock file.
 The name alone is printed, at once: who pulls it waits for the build. With
 --await the build's log is shown on standard error, and the name is printed when
 the image is there; the exit code tells whether it is. Ctrl-C then leaves the
-build running. What was built before is not built again.`,
+build running. What was built before is not built again.
+
+With --dry-run nothing is built: the name is printed, and on standard error the
+packages that would be in the image, with what would be downloaded.`,
 		Example: `  docker run --rm $(slipway conda samtools=1.20 --await) samtools --version
   slipway conda samtools=1.20 bwa -c conda-forge -c bioconda
   slipway conda --file environment.yml --freeze registry.example.org/team/tools --await
+  slipway conda samtools=1.20 bwa --dry-run
   slipway conda jq --base-image debian:12 --run 'RUN useradd worker' --run 'USER worker'`,
 		Args: func(_ *cobra.Command, args []string) error { return conda.check(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,9 +51,12 @@ build running. What was built before is not built again.`,
 			if err != nil {
 				return err
 			}
-			return f.run(cmd, s, req)
+			if err := f.run(cmd, s, req); err != nil || !f.dryRun || *f.output == "json" {
+				return err
+			}
+			return showPackages(cmd, s, req)
 		},
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: s.offersPackages(),
 	}
 	conda.add(cmd)
 	f.add(cmd, s)
@@ -89,4 +103,35 @@ func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.Co
 		packages.CondaOpts = opts
 	}
 	return &containerv1.ContainerRequest{Packages: packages}, nil
+}
+
+// showPackages shows which packages would be in an image. Where the server solves
+// nothing, it shows nothing.
+func showPackages(cmd *cobra.Command, s *settings, req *containerv1.ContainerRequest) error {
+	p := req.GetPackages()
+	q := &condav1.LockQuery{
+		Packages:            &condav1.CondaPackages{Type: p.GetType(), Entries: p.GetEntries(), Environment: p.GetEnvironment(), Channels: p.GetChannels()},
+		PlatformWorkspaceId: req.PlatformWorkspaceId,
+	}
+	if req.GetContainerPlatform() != "" {
+		q.Platforms = strings.Split(req.GetContainerPlatform(), ",")
+	}
+	var res condav1.LockPackagesResponse
+	_, err := s.do(cmd.Context(), lockCall(q), &res)
+	no, ok := errors.AsType[*refused](err)
+	switch {
+	case ok && (no.status == http.StatusNotFound || no.status == http.StatusNotImplemented):
+		return nil
+	case ok && no.status != http.StatusUnprocessableEntity: // packages of pip, an address of a lock
+		cmd.PrintErrln("slipway: the packages are not shown:", no)
+		return nil
+	case err != nil:
+		return fmt.Errorf("solving: %w", withSuggestions(err, q))
+	}
+	var out bytes.Buffer
+	lockTable(&res).write(&out)
+	if _, err := out.WriteTo(cmd.ErrOrStderr()); err != nil {
+		return fmt.Errorf("printing the packages: %w", err)
+	}
+	return nil
 }

@@ -36,9 +36,28 @@ func refusal(res *http.Response, raw []byte) error {
 		Message string `json:"message"`
 	}
 	if err := json.Unmarshal(raw, &body); err != nil || body.Message == "" {
-		body.Message = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", res.Status, clip(string(raw)))
+		body.Message = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", res.Status, printable(clip(string(raw))))
 	}
-	return errors.New(printable(body.Message + remedy(res)))
+	return &refused{text: printableLines(body.Message + remedy(res)), status: res.StatusCode, raw: raw}
+}
+
+// refused is an answer that is none of 2xx. Its text keeps its lines.
+type refused struct {
+	text   string
+	status int
+	raw    []byte
+}
+
+// Error is the server's own message.
+func (r *refused) Error() string { return r.text }
+
+// printableLines is a text of several lines, of visible characters alone.
+func printableLines(s string) string {
+	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
+	for i, l := range lines {
+		lines[i] = printable(l)
+	}
+	return strings.Join(lines, "\n")
 }
 
 func remedy(res *http.Response) string {

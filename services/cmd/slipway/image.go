@@ -140,6 +140,16 @@ func (a *assignments) Set(s string) error {
 	return nil
 }
 
+// values are what is assigned to each name; the last holds.
+func (a *assignments) values() map[string]string {
+	all := map[string]string{}
+	for _, s := range *a {
+		name, value, _ := strings.Cut(s, "=")
+		all[name] = value
+	}
+	return all
+}
+
 // String answers all of them.
 func (a *assignments) String() string { return strings.Join(*a, " ") }
 

@@ -65,6 +65,7 @@ stay in the shell's history.`,
 	s.add(root, env)
 	root.AddCommand(
 		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
+		searchCommand(&s), lockCommand(&s), explainCommand(&s),
 		pullCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s),
 		buildsCommand(&s), logsCommand(&s), metricsCommand(&s, env), infoCommand(&s),
 		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+)
+
+// packageFlags say which Conda packages are meant, and for which machines.
+type packageFlags struct {
+	file      string
+	channels  []string
+	platforms []string
+	virtual   assignments
+	newer     string
+	flexible  bool
+	workspace *string
+}
+
+func (f *packageFlags) add(cmd *cobra.Command, s *settings) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "A Conda environment `file` instead of packages; - for standard input.")
+	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
+	flags.StringSliceVar(&f.platforms, "platform", nil, "The platforms, linux/amd64, linux/arm64 or both with a comma between (default: linux/amd64).")
+	flags.Var(&f.virtual, "virtual-package", "What the machine has, e.g. __glibc=2.28 or __cuda=12.4; an empty value takes it away. May be repeated.")
+	flags.StringVar(&f.newer, "exclude-newer", "", "Leave out packages that were made after this `time`, RFC 3339, e.g. 2026-01-31T00:00:00Z.")
+	flags.BoolVar(&f.flexible, "flexible", false, "Take a package from a later channel where those of the first that has its name do not fit.")
+	f.workspace = workspaceFlag(cmd, s, "whose logins for private channels are used")
+	complete(cmd, "channel", "conda-forge", "bioconda")
+	complete(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
+	complete(cmd, "virtual-package", "__glibc=", "__cuda=", "__archspec=")
+	complete(cmd, "exclude-newer")
+}
+
+func (f *packageFlags) check(args []string) error {
+	switch {
+	case len(args) == 0 && f.file == "":
+		return usagef("nothing to solve; name packages, or give --file")
+	case len(args) > 0 && f.file != "":
+		return usagef("give either packages or --file")
+	}
+	return nil
+}
+
+// query is what the flags and arguments ask for.
+func (f *packageFlags) query(cmd *cobra.Command, c *client, args []string) (*condav1.LockQuery, error) {
+	q := &condav1.LockQuery{
+		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: args, Channels: f.channels},
+		Platforms: f.platforms, ExcludeNewer: f.newer, Flexible: f.flexible, VirtualPackages: f.virtual.values(),
+	}
+	if f.file != "" {
+		var err error
+		if q.Packages.Environment, err = encoded(cmd, f.file); err != nil {
+			return nil, err
+		}
+	}
+	workspace, err := c.workspace(cmd.Context(), *f.workspace)
+	if err == nil && workspace != 0 {
+		q.PlatformWorkspaceId = &workspace
+	}
+	return q, err
+}
+
+// lockCall asks for a lock.
+func lockCall(q *condav1.LockQuery) call {
+	return call{method: http.MethodPost, path: "/v1alpha1/conda/lock", signed: true, body: q}
+}
