@@ -75,7 +75,7 @@ func callName(m protoreflect.MethodDescriptor) string {
 func TestEveryRoleAndEveryCall(t *testing.T) {
 	t.Parallel()
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
-	rules := slices.Concat(build.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers())
+	rules := slices.Concat(build.Callers(), conda.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers())
 	server.Allow(rules)
 	methods := everyMethod()
 	for _, m := range methods {
@@ -133,7 +133,7 @@ func TestRulesNameWhatExists(t *testing.T) {
 		calls = append(calls, callName(m))
 	}
 	seen := map[string]bool{}
-	for _, rule := range slices.Concat(build.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers()) {
+	for _, rule := range slices.Concat(build.Callers(), conda.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers()) {
 		for _, role := range rule.Roles {
 			if !slices.Contains(Names(), role) {
 				t.Errorf("there is no role %q", role)
