@@ -83,7 +83,7 @@ func (k *keyring) FetchToken(ctx context.Context, req *auth.FetchTokenRequest) (
 	if k.registries == nil {
 		return nil, status.Error(codes.Unimplemented, "this worker fetches no tokens")
 	}
-	ask := upstream.TokenRequest{Host: registryOf(req.GetHost()), Realm: req.GetRealm(), Service: req.GetService()}
+	ask := upstream.TokenRequest{Host: oci.CanonicalHost(req.GetHost()), Realm: req.GetRealm(), Service: req.GetService()}
 	var err error
 	if ask.Login, ask.Scopes, err = k.rights(ctx, ask.Host, req.GetScopes()); err != nil {
 		return nil, err
@@ -94,14 +94,6 @@ func (k *keyring) FetchToken(ctx context.Context, req *auth.FetchTokenRequest) (
 		return nil, err
 	}
 	return &auth.FetchTokenResponse{Token: token, ExpiresIn: max(1, int64(expires.Sub(now)/time.Second)), IssuedAt: now.Unix()}, nil
-}
-
-// registryOf is a registry as image names have it.
-func registryOf(host string) string {
-	if host == upstream.Host("docker.io") {
-		return "docker.io"
-	}
-	return host
 }
 
 // rights chooses one login, and the scopes that it may be used for: where something
@@ -169,7 +161,7 @@ func (k *keyring) right(ctx context.Context, host, scope string) (right, error) 
 func (k *keyring) Credentials(ctx context.Context, req *auth.CredentialsRequest) (*auth.CredentialsResponse, error) {
 	var login upstream.Login
 	var err error
-	switch host := registryOf(req.GetHost()); host {
+	switch host := oci.CanonicalHost(req.GetHost()); host {
 	case k.target.Host:
 		login, err = k.logins.push(ctx, k.target)
 	case k.cache.Host:

@@ -137,7 +137,7 @@ func (s *sources) ask(ctx context.Context, name string) string {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
-	repo := upstream.Repository{Host: registryOf(ref.Registry), Name: ref.Repository}
+	repo := upstream.Repository{Host: oci.CanonicalHost(ref.Registry), Name: ref.Repository}
 	login, err := s.logins.read(ctx, repo)
 	if err == nil && s.registries != nil {
 		_, err = s.registries.Resolve(ctx, repo, ref.Identifier(), upstream.Access{Scope: "build " + s.scope, Login: login})

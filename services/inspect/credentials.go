@@ -43,11 +43,7 @@ func (s *Service) ValidateCredentials(ctx context.Context, req *inspectv1.Valida
 // registryHost reads a host as image names have it; the forms that docker writes
 // into its configuration are understood.
 func registryHost(s string) (string, error) {
-	host := strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
-	host, _, _ = strings.Cut(host, "/")
-	if host == "index.docker.io" || host == "registry-1.docker.io" {
-		host = "docker.io"
-	}
+	host, _, _ := strings.Cut(oci.LoginKey(s), "/")
 	ref, err := oci.ParseReference(host + "/any/image")
 	if err != nil || ref.Registry != host {
 		return "", fault.Invalid.New("registry must be a host such as quay.io", err)

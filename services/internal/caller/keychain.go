@@ -107,7 +107,7 @@ func (k *Keychain) WithOwn(o Own) *Keychain {
 	c := *k
 	c.own = o
 	if (o.Login == upstream.Login{}) && o.Host != "" {
-		c.own.key, c.own.Login = k.serviceLogin(o.Host, o.Repository)
+		c.own.key, c.own.Login, _ = oci.LongestPrefix(o.String(), k.service)
 	}
 	return &c
 }
@@ -162,7 +162,7 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		return upstream.Access{Scope: caller.String()}, nil
 	}
 	if caller.IsAnonymous() {
-		entry, login := k.serviceLogin(host, repository)
+		entry, login, _ := oci.LongestPrefix(host+"/"+repository, k.service)
 		if entry != "" && entry == k.own.key {
 			return upstream.Access{}, nil
 		}
@@ -189,21 +189,6 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		k.known.Set(key, known{l, resp.GetWithheld(), ttl})
 	}
 	return upstream.Access{Scope: caller.String(), Login: l, Withheld: resp.GetWithheld()}, nil
-}
-
-// serviceLogin takes the longest key that host/repository starts with, by path
-// component.
-func (k *Keychain) serviceLogin(host, repository string) (key string, l upstream.Login) {
-	for key = host + "/" + repository; ; {
-		if l, ok := k.service[key]; ok {
-			return key, l
-		}
-		i := strings.LastIndexByte(key, '/')
-		if i < 0 {
-			return "", upstream.Login{}
-		}
-		key = key[:i]
-	}
 }
 
 // ReadAuthFile reads logins in the format of docker's config.json; keys are
@@ -245,22 +230,7 @@ func parseAuth(raw []byte) (map[string]upstream.Login, error) {
 		if l.Username == "" {
 			return nil, fmt.Errorf("auths[%q] has no auth; credential helpers are not supported", key)
 		}
-		logins[authKey(key)] = l
+		logins[oci.LoginKey(key)] = l
 	}
 	return logins, nil
-}
-
-// authKey drops what docker writes around a host.
-func authKey(key string) string {
-	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
-	key = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(key, "/"), "/v1"), "/v2")
-	host, path, hasPath := strings.Cut(key, "/")
-	switch host {
-	case "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
-		host = "docker.io"
-	}
-	if hasPath {
-		return host + "/" + path
-	}
-	return host
 }

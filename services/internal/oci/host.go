@@ -13,17 +13,51 @@ import (
 // where the login is kept.
 func SameHost(a, b string) bool { return a == b || plainHost(a) == plainHost(b) }
 
+// CanonicalHost is a registry as image names have it: Docker Hub, which answers under
+// several names, is docker.io; any other host is itself.
+func CanonicalHost(host string) string {
+	switch host {
+	case "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
+		return "docker.io"
+	}
+	return host
+}
+
+// LoginKey is what a login is kept under, "host" or "host/path", read from the forms in
+// which people and docker's config.json write it: with a scheme, and with the version
+// of the API behind it. It is not checked.
+func LoginKey(s string) string {
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
+	s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"), "/v2"), "/")
+	host, path, _ := strings.Cut(s, "/")
+	if path == "" {
+		return CanonicalHost(host)
+	}
+	return CanonicalHost(host) + "/" + path
+}
+
+// LongestPrefix finds the longest key that a repository, with its host, starts with,
+// by path component.
+func LongestPrefix[T any](repository string, of map[string]T) (key string, v T, ok bool) {
+	for key = repository; ; {
+		if v, ok = of[key]; ok {
+			return key, v, true
+		}
+		i := strings.LastIndexByte(key, '/')
+		if i < 0 {
+			return "", v, false
+		}
+		key = key[:i]
+	}
+}
+
 // plainHost is the one spelling of a host that stands for all.
 func plainHost(host string) string {
 	name, port := splitPort(strings.ToLower(host))
 	if port == "443" || port == "80" {
 		port = ""
 	}
-	name = strings.TrimSuffix(strings.Trim(name, "[]"), ".")
-	switch name {
-	case "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
-		name = "docker.io"
-	}
+	name = CanonicalHost(strings.TrimSuffix(strings.Trim(name, "[]"), "."))
 	if ip, ok := parseAddr(name); ok {
 		name = ip.String()
 		if ip.IsLoopback() || ip.IsUnspecified() {

@@ -1,6 +1,7 @@
 package credentials
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/orgs"
@@ -108,20 +110,11 @@ var registryForm = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)*$`)
 
 // ParseRegistry reads host or host/path as people write it; empty is docker.io.
 func ParseRegistry(s string) (string, error) {
-	s = strings.TrimPrefix(strings.TrimPrefix(strings.TrimSpace(s), "https://"), "http://")
-	s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"), "/v2"), "/")
-	host, path, _ := strings.Cut(strings.ToLower(s), "/")
-	switch host {
-	case "", "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
-		host = "docker.io"
-	}
-	if path != "" {
-		host += "/" + path
-	}
-	if len(host) > 255 || !registryForm.MatchString(host) {
+	key := cmp.Or(oci.LoginKey(strings.ToLower(strings.TrimSpace(s))), "docker.io")
+	if len(key) > 255 || !registryForm.MatchString(key) {
 		return "", fault.Invalid.Newf("keys.registry must be host or host/path, e.g. quay.io/team")
 	}
-	return host, nil
+	return key, nil
 }
 
 // note writes the audit trail.

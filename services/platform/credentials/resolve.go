@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/identity"
@@ -53,7 +53,7 @@ func (s *Service) Resolve(ctx context.Context, id *platformv1.Identity, registry
 		return nil, err
 	}
 	if id.GetUserId() == identity.AdminID && id.GetWorkspaceId() == 0 {
-		if k, l, ok := Longest(registry, s.deps.AdminLogins); ok && len(k) > len(key) {
+		if k, l, ok := oci.LongestPrefix(registry, s.deps.AdminLogins); ok && len(k) > len(key) {
 			login = l
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Service) kept(ctx context.Context, in orgs.Space, repository string) (s
 			byKey[c.registry] = c
 		}
 	}
-	key, c, ok := Longest(repository, byKey)
+	key, c, ok := oci.LongestPrefix(repository, byKey)
 	if !ok {
 		return "", nil, nil
 	}
@@ -154,19 +154,4 @@ func (s *Service) reveal(ctx context.Context, userID int64, c record) (RegistryK
 		}
 	}
 	return out, s.note(ctx, userID, c.space, "credentials.read", c.id)
-}
-
-// Longest finds the longest key that a repository starts with, by path component.
-func Longest[T any](repository string, of map[string]T) (string, T, bool) {
-	for key := repository; ; {
-		if v, ok := of[key]; ok {
-			return key, v, true
-		}
-		i := strings.LastIndexByte(key, '/')
-		if i < 0 {
-			var none T
-			return "", none, false
-		}
-		key = key[:i]
-	}
 }

@@ -13,6 +13,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
@@ -70,7 +71,7 @@ func bestFor(repository string, list []foreignRecord) (id string, ok bool) {
 			byKey[key] = r
 		}
 	}
-	_, r, ok := credentials.Longest(repository, byKey)
+	_, r, ok := oci.LongestPrefix(repository, byKey)
 	return r.ID, ok && api.IsTextID(r.ID)
 }
 

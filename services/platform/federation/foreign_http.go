@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/bounded"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/platform/credentials"
 )
 
 // tries is how often a question is put that gets no answer.
@@ -102,7 +102,7 @@ func (f *Service) refresh(ctx context.Context, g *delegatedToken) error {
 // pair tells a platform our public key.
 func (f *Service) pair(ctx context.Context, endpoint string, publicKey []byte) (id string, expires time.Time, err error) {
 	_, address, _ := strings.Cut(endpoint, "://")
-	_, operator, ok := credentials.Longest(address, f.Operators)
+	_, operator, ok := oci.LongestPrefix(address, f.Operators)
 	if !ok {
 		return "", expires, fault.Unsupported.Newf("This service has no operator account at the platform %s (setting platform_auth_file), so it can read no credentials there", endpoint)
 	}
