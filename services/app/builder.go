@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/builder"
 	"slipway.dev/services/builder/daemon"
+	"slipway.dev/services/builder/sif"
 )
 
 func (a *App) buildBuilder() error {
@@ -36,10 +37,11 @@ func (a *App) buildBuilder() error {
 	}
 	engine := builder.NewBuildKit(o)
 	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers}
-	sif := builder.NewSif(builder.SifOptions{
-		RegistryDeps: reach, Compression: a.cfg.SifCompression, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
+	compressor, level := a.cfg.Compressor()
+	sifs := builder.NewSif(builder.SifOptions{
+		RegistryDeps: reach, Compression: sif.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
 	})
-	if why := sif.Problem(); why != "" {
+	if why := sifs.Problem(); why != "" {
 		log.Info("No Singularity images are made here", "why", why)
 	}
 	slots := a.cfg.BuildConcurrency
@@ -47,7 +49,7 @@ func (a *App) buildBuilder() error {
 		slots = runtime.NumCPU()
 	}
 	w, err := builder.New(builder.Deps{
-		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, builder.NewFreeze(reach), sif}, Log: log, Now: time.Now, Metrics: a.reg,
+		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, builder.NewFreeze(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
 		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
 	})
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // ids are 16 hex digits of the content's digest, and a number.
@@ -50,9 +51,9 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 		return nil, err
 	}
 	b, recipe := describe(rec), rec.request.GetRecipe()
-	b.ContainerFile = present(recipe.GetContainerFile())
-	b.CondaFile = present(recipe.GetCondaFile())
-	b.ContentDigest = present(rec.request.GetContentDigest())
+	b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
+	b.CondaFile = rpc.Optional(recipe.GetCondaFile())
+	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
 	return &buildv1.DescribeBuildResponse{Build: b}, nil
 }
 
@@ -60,7 +61,7 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 func describe(r record) *buildv1.Build {
 	b := &buildv1.Build{
 		BuildId: proto.String(r.id), Status: proto.String("PENDING"),
-		TargetImage: proto.String(nameOf(r.request)), Platform: present(r.request.GetRecipe().GetPlatform()),
+		TargetImage: proto.String(nameOf(r.request)), Platform: rpc.Optional(r.request.GetRecipe().GetPlatform()),
 		StartTime: timestamppb.New(r.created),
 	}
 	if id := r.request.GetIdentity(); id != nil {
@@ -72,16 +73,8 @@ func describe(r record) *buildv1.Build {
 	b.Status = proto.String("COMPLETED")
 	b.Succeeded = proto.Bool(r.succeeded)
 	b.Duration = proto.Float64(r.completed.Sub(r.created).Seconds())
-	b.Reason, b.Message, b.Digest = present(r.reason), present(r.message), present(r.digest)
+	b.Reason, b.Message, b.Digest = rpc.Optional(r.reason), rpc.Optional(r.message), rpc.Optional(r.digest)
 	return b
-}
-
-// present is nil for "": what is absent is not shown.
-func present(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 // ListBuilds answers the builds of whom the Bearer token names.

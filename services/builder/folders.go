@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/internal/fault"
 )
 
 // folders are a build's files on this machine while it runs.
@@ -68,7 +69,7 @@ func writeFiles(dir string, files []*buildv1.File) error {
 			err = root.WriteFile(path, file.GetContent(), 0o644)
 		}
 		if err != nil {
-			return &Failure{Build, fmt.Sprintf("The file %q cannot be put into the build context", clip(file.GetPath(), lastLineBytes)), err}
+			return &Failure{Build, fmt.Sprintf("The file %q cannot be put into the build context", fault.Clip(file.GetPath(), lastLineBytes)), err}
 		}
 	}
 	return nil
@@ -101,7 +102,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	case ctx.Err() != nil:
 		return err
 	default:
-		return &Failure{Build, "The build context cannot be used: " + clip(err.Error(), lastLineBytes), err}
+		return &Failure{Build, "The build context cannot be used: " + fault.Clip(err.Error(), lastLineBytes), err}
 	}
 }
 

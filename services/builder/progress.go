@@ -8,6 +8,8 @@ import (
 
 	"github.com/moby/buildkit/client"
 	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
 )
 
 // solveMarker is what a generated Dockerfile prints before it gives up on a Conda
@@ -156,7 +158,7 @@ func (p *progress) line(s *vertex, text string, at time.Time) {
 		p.solve = true
 	}
 	text = p.redact(text)
-	s.last = append(s.last, clip(cleanLine(text), lastLineBytes))
+	s.last = append(s.last, fault.Clip(cleanLine(text), lastLineBytes))
 	if len(s.last) > lastLines {
 		s.last = s.last[1:]
 	}
@@ -183,11 +185,3 @@ func (p *progress) say(phase string, s *vertex, text string) {
 }
 
 func (p *progress) print(text string) { p.out.Print("", p.redact(text)) }
-
-// clip cuts a text for a message.
-func clip(text string, n int) string {
-	if len(text) <= n {
-		return text
-	}
-	return strings.ToValidUTF8(text[:n], "") + "…"
-}

@@ -14,6 +14,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
@@ -21,8 +22,7 @@ import (
 // SifOptions are the settings of the engine.
 type SifOptions struct {
 	RegistryDeps
-	// Compression is what sif.Find takes.
-	Compression string
+	Compression sif.Compression
 	// Dir is the engine's own folder; what is left in it is removed.
 	Dir string
 	// Disk is how much an image may unpack to, in bytes; 0 is no limit.
@@ -118,7 +118,7 @@ func (s *Sif) make(ctx context.Context, dir string, from *sourceImage, image oci
 	})
 	var refused *flatten.Refusal
 	if errors.As(err, &refused) {
-		return file, &Failure{Build, "No Singularity image can be made: " + clip(refused.Error(), lastLineBytes), err}
+		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(refused.Error(), lastLineBytes), err}
 	}
 	return file, err
 }

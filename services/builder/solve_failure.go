@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"slipway.dev/services/internal/fault"
 )
 
 // killed is the exit code of a step that was ended by force.
@@ -79,7 +81,7 @@ func (p *progress) subject() string {
 	if p.failed == nil {
 		return "A step"
 	}
-	return "The step " + clip(p.redact(p.failed.name), lastLineBytes)
+	return "The step " + fault.Clip(p.redact(p.failed.name), lastLineBytes)
 }
 
 // words adds the step's last lines to a text.
@@ -87,7 +89,7 @@ func (p *progress) words(text string) string {
 	if p.failed == nil || len(p.failed.last) == 0 {
 		return text
 	}
-	return clip(text+":\n"+strings.Join(p.failed.last, "\n"), messageBytes)
+	return fault.Clip(text+":\n"+strings.Join(p.failed.last, "\n"), messageBytes)
 }
 
 // said is the daemon's own text, without the frames that it puts around it.
@@ -96,5 +98,5 @@ func (p *progress) said(err error) string {
 	for _, frame := range []string{"failed to solve: ", "rpc error: code = Unknown desc = ", "failed to solve: "} {
 		text = strings.TrimPrefix(text, frame)
 	}
-	return clip(p.redact(text), messageBytes)
+	return fault.Clip(p.redact(text), messageBytes)
 }

@@ -134,7 +134,7 @@ func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) 
 		return oci.Image{}, o.unreadable(ctx, err)
 	}
 	if t := m.Config.MediaType; t != oci.TypeConfig && t != oci.TypeDockerConfig {
-		return oci.Image{}, &Failure{Build, o.name + " is no container image: its config is of the type " + clip(t, lastLineBytes), nil}
+		return oci.Image{}, &Failure{Build, o.name + " is no container image: its config is of the type " + fault.Clip(t, lastLineBytes), nil}
 	}
 	raw, err := o.source.Config(ctx, m.Config)
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)

@@ -89,7 +89,7 @@ func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequ
 		return &policysession.DecisionResponse{Action: spb.PolicyAction_ALLOW}, nil, nil
 	}
 	s.mu.Lock()
-	s.last = clip(req.GetSource().GetSource().GetIdentifier(), lastLineBytes) + " cannot be used: " + why
+	s.last = fault.Clip(req.GetSource().GetSource().GetIdentifier(), lastLineBytes) + " cannot be used: " + why
 	s.mu.Unlock()
 	return &policysession.DecisionResponse{
 		Action: spb.PolicyAction_DENY, DenyMessages: []*policysession.DenyMessage{{Message: why}},
@@ -110,7 +110,7 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 		return ""
 	case "docker-image":
 	default:
-		return "a build cannot be made from " + clip(scheme, 40)
+		return "a build cannot be made from " + fault.Clip(scheme, 40)
 	}
 	s.mu.Lock()
 	why, ok := s.seen[name]
@@ -129,7 +129,7 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 func (s *sources) ask(ctx context.Context, name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
-		return "the image name " + clip(name, lastLineBytes) + " is malformed"
+		return "the image name " + fault.Clip(name, lastLineBytes) + " is malformed"
 	}
 	for _, f := range s.forbidden {
 		host, path, _ := strings.Cut(f, "/")

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -104,7 +105,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		err = u.hardlink(name, h.Linkname)
 	default:
-		return refused("%q is neither a file, a folder nor a link", clip(h.Name, 100))
+		return refused("%q is neither a file, a folder nor a link", fault.Clip(h.Name, 100))
 	}
 	return notUnpacked(h, err)
 }
@@ -115,7 +116,7 @@ func (u *unpacker) parents(dir string) error {
 		return nil
 	}
 	if strings.Count(dir, string(filepath.Separator)) >= limits.ContextDepth {
-		return refused("%q has more than %d folders within each other", clip(dir, 100), limits.ContextDepth)
+		return refused("%q has more than %d folders within each other", fault.Clip(dir, 100), limits.ContextDepth)
 	}
 	for above := dir; above != "."; above = filepath.Dir(above) {
 		if _, err := u.root.Lstat(above); err == nil {
@@ -136,7 +137,7 @@ func notUnpacked(h *tar.Header, err error) error {
 	if err == nil || errors.As(err, new(refusal)) {
 		return err
 	}
-	return fmt.Errorf("%q cannot be unpacked: %w", clip(h.Name, 100), err)
+	return fmt.Errorf("%q cannot be unpacked: %w", fault.Clip(h.Name, 100), err)
 }
 
 func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
@@ -164,10 +165,10 @@ func (u *unpacker) clear(name string) error {
 // symlink makes a link that stays inside.
 func (u *unpacker) symlink(name, target string) error {
 	if len(target) > 4096 || strings.ContainsRune(target, 0) || path.IsAbs(target) {
-		return refused("the link %q leads out of the context", clip(name, 100))
+		return refused("the link %q leads out of the context", fault.Clip(name, 100))
 	}
 	if _, err := inside(path.Join(path.Dir(filepath.ToSlash(name)), target)); err != nil {
-		return refused("the link %q leads out of the context", clip(name, 100))
+		return refused("the link %q leads out of the context", fault.Clip(name, 100))
 	}
 	if err := u.clear(name); err != nil {
 		return err
@@ -197,7 +198,7 @@ func inside(name string) (string, error) {
 	}
 	clean := path.Clean(strings.TrimLeft(name, "/"))
 	if clean == ".." || strings.HasPrefix(clean, "../") || !filepath.IsLocal(filepath.FromSlash(clean)) {
-		return "", refused("%q leads out of the context", clip(name, 100))
+		return "", refused("%q leads out of the context", fault.Clip(name, 100))
 	}
 	return filepath.FromSlash(clean), nil
 }

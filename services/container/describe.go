@@ -12,6 +12,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // DescribeContainer returns a stored request, also after its name stopped
@@ -39,14 +40,14 @@ func (s *Service) description(rec record) *containerv1.DescribeContainerResponse
 		ContainerPlatform: proto.String(plan.GetPlatform()),
 		ContainerConfig:   withoutValues(plan.GetConfig()),
 		Digests:           plan.GetDigests(),
-		Timestamp:         present(rec.request.GetTimestamp()),
-		Fingerprint:       present(rec.request.GetFingerprint()),
-		WorkflowId:        present(rec.request.GetWorkflowId()),
+		Timestamp:         rpc.Optional(rec.request.GetTimestamp()),
+		Fingerprint:       rpc.Optional(rec.request.GetFingerprint()),
+		WorkflowId:        rpc.Optional(rec.request.GetWorkflowId()),
 		Freeze:            proto.Bool(rec.request.GetFreeze()),
 		CreationTime:      timestamppb.New(rec.created),
 		Expiration:        timestamppb.New(rec.expires),
 		RevocationTime:    instant(rec.revoked),
-		BuildId:           present(plan.GetBuildId()),
+		BuildId:           rpc.Optional(plan.GetBuildId()),
 	}
 	if id := plan.GetIdentity(); id != nil {
 		out.UserId = proto.Float64(float64(id.GetUserId()))
@@ -68,14 +69,6 @@ func withoutValues(c *containerv1.ContainerConfig) *containerv1.ContainerConfig 
 		out.Env[i], _, _ = strings.Cut(kv, "=")
 	}
 	return out
-}
-
-// present is nil for "": what is absent is not shown.
-func present(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 func instant(t time.Time) *timestamppb.Timestamp {

@@ -92,7 +92,7 @@ func checkRecipe(r *containerv1.ContainerRequest) error {
 		case "CRAN":
 			return fault.Invalid.Newf("packages.type CRAN is not supported yet; use CONDA")
 		default:
-			return fault.Invalid.Newf("packages.type must be CONDA, not %q", clip(p.GetType()))
+			return fault.Invalid.Newf("packages.type must be CONDA, not %q", fault.Quote(p.GetType()))
 		}
 		if (p.GetEnvironment() == "") == (len(p.GetEntries()) == 0) {
 			return fault.Invalid.Newf("packages needs either environment or entries")

@@ -88,7 +88,7 @@ func checkNames(r *containerv1.ContainerRequest, owns func(registry, repository 
 			return oci.Reference{}, fault.In(f.name, err)
 		}
 		if owns(registry, repository) {
-			return oci.Reference{}, fault.Invalid.Newf("%s: %s belongs to this service; name a repository of your own", f.name, clip(f.value))
+			return oci.Reference{}, fault.Invalid.Newf("%s: %s belongs to this service; name a repository of your own", f.name, fault.Quote(f.value))
 		}
 	}
 	if r.GetContainerImage() == "" {
@@ -144,11 +144,4 @@ func checkFreeze(r *containerv1.ContainerRequest) error {
 		return fault.Invalid.Newf("containerPlatform must be one platform for a Singularity image")
 	}
 	return nil
-}
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return s[:60] + "…"
-	}
-	return s
 }

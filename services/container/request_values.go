@@ -55,7 +55,7 @@ func oneOf(field, value string, allowed []string) error {
 			return nil
 		}
 	}
-	return fault.Invalid.Newf("%s must be one of %s, not %q", field, strings.Join(allowed, ", "), clip(value))
+	return fault.Invalid.Newf("%s must be one of %s, not %q", field, strings.Join(allowed, ", "), fault.Quote(value))
 }
 
 // checkLater refuses what asks for a capability that does not exist.
@@ -91,7 +91,7 @@ func checkTimestamp(s string) error {
 			}
 		}
 	}
-	return fault.Invalid.Newf("timestamp must be ISO 8601, e.g. 2026-01-31T12:00:00Z, not %q", clip(s))
+	return fault.Invalid.Newf("timestamp must be ISO 8601, e.g. 2026-01-31T12:00:00Z, not %q", fault.Quote(s))
 }
 
 // checkConfig looks at variables and layers.
@@ -119,7 +119,7 @@ func checkConfig(r *containerv1.ContainerRequest) error {
 func checkLayer(field string, l *containerv1.Layer) error {
 	for _, d := range []struct{ name, value string }{{"gzipDigest", l.GetGzipDigest()}, {"tarDigest", l.GetTarDigest()}} {
 		if p, err := digest.Parse(d.value); err != nil || p.Algorithm() != digest.SHA256 {
-			return fault.Invalid.Newf("%s.%s must be sha256:<64 hex digits>, not %q", field, d.name, clip(d.value))
+			return fault.Invalid.Newf("%s.%s must be sha256:<64 hex digits>, not %q", field, d.name, fault.Quote(d.value))
 		}
 	}
 	if l.GzipSize == nil || l.GetGzipSize() < 1 {

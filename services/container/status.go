@@ -12,6 +12,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // The states of gateway/contract/container-service.md#status that this service has.
@@ -55,7 +56,7 @@ func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.Await
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED, buildv1.BuildState_BUILD_STATE_FAILED:
 		out.Status = proto.String(statusDone)
 		out.Succeeded = proto.Bool(b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED)
-		out.Reason = present(b.GetReason())
+		out.Reason = rpc.Optional(b.GetReason())
 		if b.GetCompletedAt() != nil && b.GetCreatedAt() != nil {
 			took := b.GetCompletedAt().AsTime().Sub(b.GetCreatedAt().AsTime())
 			out.Duration = proto.String(strconv.FormatInt(took.Nanoseconds(), 10))

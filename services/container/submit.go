@@ -12,6 +12,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 )
 
 // submission is what a request comes to.
@@ -67,7 +68,7 @@ func (s *Service) SubmitContainerToken(ctx context.Context, req *containerv1.Sub
 		Expiration:     a.plan.GetExpiration(),
 		RequestId:      proto.String(a.plan.GetToken()),
 		ContainerImage: proto.String(containerImage(a.plan, a.request)),
-		BuildId:        present(a.started()),
+		BuildId:        rpc.Optional(a.started()),
 	}, nil
 }
 

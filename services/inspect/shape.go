@@ -7,6 +7,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
 )
 
 // imageConfig is what we show of an image's config (OCI image specification,
@@ -33,9 +34,9 @@ type imageConfig struct {
 func (c imageConfig) message() *inspectv1.ImageConfig {
 	r := c.Config
 	return &inspectv1.ImageConfig{
-		Architecture: present(c.Architecture),
-		Created:      present(c.Created),
-		Container:    present(c.Container),
+		Architecture: rpc.Optional(c.Architecture),
+		Created:      rpc.Optional(c.Created),
+		Container:    rpc.Optional(c.Container),
 		Config: &inspectv1.RuntimeConfig{
 			AttachStdin:  proto.Bool(r.AttachStdin),
 			AttachStdout: proto.Bool(r.AttachStdout),
@@ -43,36 +44,29 @@ func (c imageConfig) message() *inspectv1.ImageConfig {
 			Tty:          proto.Bool(r.Tty),
 			Env:          r.Env,
 			Cmd:          r.Cmd,
-			Image:        present(r.Image),
+			Image:        rpc.Optional(r.Image),
 			Entrypoint:   r.Entrypoint,
-			User:         present(r.User),
-			WorkingDir:   present(r.WorkingDir),
+			User:         rpc.Optional(r.User),
+			WorkingDir:   rpc.Optional(r.WorkingDir),
 			Labels:       r.Labels,
-			HostName:     present(r.Hostname),
-			DomainName:   present(r.Domainname),
+			HostName:     rpc.Optional(r.Hostname),
+			DomainName:   rpc.Optional(r.Domainname),
 		},
-		Rootfs: &inspectv1.RootFS{Type: present(c.RootFS.Type), DiffIds: c.RootFS.DiffIDs},
+		Rootfs: &inspectv1.RootFS{Type: rpc.Optional(c.RootFS.Type), DiffIds: c.RootFS.DiffIDs},
 	}
-}
-
-func present(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }
 
 func descriptorOf(d oci.Descriptor) *inspectv1.Descriptor {
 	out := &inspectv1.Descriptor{
-		MediaType:   present(d.MediaType),
+		MediaType:   rpc.Optional(d.MediaType),
 		Digest:      proto.String(d.Digest.String()),
 		Size:        proto.Float64(float64(d.Size)),
 		Annotations: d.Annotations,
 	}
 	if p := d.Platform; p != nil {
 		out.Platform = &inspectv1.Platform{
-			Architecture: present(p.Architecture), Os: present(p.OS), Variant: present(p.Variant),
-			OsVersion: present(p.OSVersion), OsFeatures: p.OSFeatures,
+			Architecture: rpc.Optional(p.Architecture), Os: rpc.Optional(p.OS), Variant: rpc.Optional(p.Variant),
+			OsVersion: rpc.Optional(p.OSVersion), OsFeatures: p.OSFeatures,
 		}
 	}
 	return out
@@ -112,7 +106,7 @@ func fillSchema1(out *inspectv1.ContainerInspection, doc document) error {
 	if err := oci.Decode(doc.raw, &m); err != nil {
 		return fault.Invalid.New("The manifest of the image is malformed", err)
 	}
-	out.Config = &inspectv1.ImageConfig{Architecture: present(m.Architecture)}
+	out.Config = &inspectv1.ImageConfig{Architecture: rpc.Optional(m.Architecture)}
 	out.Manifest = &inspectv1.ImageManifest{SchemaVersion: proto.Int32(1), MediaType: proto.String(doc.mediaType)}
 	for i := len(m.FSLayers) - 1; i >= 0; i-- { // schema 1 lists the newest first
 		out.Manifest.Layers = append(out.Manifest.Layers, &inspectv1.Descriptor{Digest: proto.String(m.FSLayers[i].BlobSum)})

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -19,43 +18,30 @@ import (
 	"slipway.dev/services/builder/flatten"
 )
 
+// Compression is how squashfs compresses. The zero value is zstd, at level 3.
+type Compression struct {
+	// Name is "zstd" or "gzip".
+	Name string
+	// Level is the compressor's; 0 is its own choice.
+	Level int
+}
+
 // Tool is the program that writes squashfs, and how it compresses.
 type Tool struct {
-	path       string
-	compressor string
-	extra      string
+	path        string
+	compression Compression
 }
 
-// Find looks for tar2sqfs. compression is the compressor and its level, "zstd-3" or
-// "gzip-6"; without a level it is the compressor's own; "" is zstd-3. The error
-// says what to install.
-func Find(compression string) (Tool, error) {
-	t, err := parse(compression)
+// Find looks for tar2sqfs. The error says what to install.
+func Find(c Compression) (Tool, error) {
+	if c.Name == "" {
+		c = Compression{Name: "zstd", Level: 3}
+	}
+	path, err := exec.LookPath("tar2sqfs")
 	if err != nil {
-		return t, err
+		return Tool{}, errors.New("there is no tar2sqfs on the PATH; install squashfs-tools-ng (apt-get install squashfs-tools-ng)")
 	}
-	t.path, err = exec.LookPath("tar2sqfs")
-	if err != nil {
-		return t, errors.New("there is no tar2sqfs on the PATH; install squashfs-tools-ng (apt-get install squashfs-tools-ng)")
-	}
-	return t, nil
-}
-
-func parse(compression string) (Tool, error) {
-	if compression == "" {
-		compression = "zstd-3"
-	}
-	name, level, leveled := strings.Cut(compression, "-")
-	most, known := map[string]int{"zstd": 22, "gzip": 9}[name]
-	n, err := strconv.Atoi(level)
-	if !known || leveled && (err != nil || n < 1 || n > most) {
-		return Tool{}, fmt.Errorf("%q is no compression; use zstd-3, or gzip-6 for singularity on old kernels", compression)
-	}
-	t := Tool{compressor: name}
-	if leveled {
-		t.extra = "level=" + level
-	}
-	return t, nil
+	return Tool{path: path, compression: c}, nil
 }
 
 // squash writes the layers to a squashfs file, and begins again where one reading of
@@ -74,9 +60,9 @@ func (t Tool) squash(ctx context.Context, path string, layers []flatten.Layer, l
 
 // pipe runs tar2sqfs on the tar that write writes.
 func (t Tool) pipe(ctx context.Context, path string, write func(context.Context, io.Writer) (flatten.Summary, error)) (flatten.Summary, error) {
-	args := []string{"--quiet", "--no-skip", "--force", "--compressor", t.compressor, "--num-jobs", strconv.Itoa(min(runtime.NumCPU(), 4))}
-	if t.extra != "" {
-		args = append(args, "--comp-extra", t.extra)
+	args := []string{"--quiet", "--no-skip", "--force", "--compressor", t.compression.Name, "--num-jobs", strconv.Itoa(min(runtime.NumCPU(), 4))}
+	if level := t.compression.Level; level > 0 {
+		args = append(args, "--comp-extra", "level="+strconv.Itoa(level))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -109,10 +109,3 @@ func imageName(given, otherwise string) (string, error) {
 	}
 	return ref.String(), nil
 }
-
-func clip(s string) string {
-	if len(s) > 60 {
-		return strings.ToValidUTF8(s[:60], "") + "…"
-	}
-	return s
-}

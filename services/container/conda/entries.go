@@ -57,7 +57,7 @@ func readEntry(entry string) (nouns.Requirement, error) {
 		return nouns.Requirement{Text: strings.TrimSpace(entry)}, checkSpec(entry)
 	}
 	if !isRequirement(requirement) {
-		return nouns.Requirement{}, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", clip(entry))
+		return nouns.Requirement{}, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", fault.Quote(entry))
 	}
 	return nouns.Requirement{Text: requirement, Pip: true}, nil
 }
@@ -67,7 +67,7 @@ func readEntry(entry string) (nouns.Requirement, error) {
 // field.
 func checkSpec(text string) error {
 	bad := func(why string) error {
-		return fault.Invalid.Newf("%q is not a Conda package specification: %s", clip(text), why)
+		return fault.Invalid.Newf("%q is not a Conda package specification: %s", fault.Quote(text), why)
 	}
 	if text == "" || len(text) > maxSpec || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return bad("it must be one line of ASCII, and not empty")

@@ -108,7 +108,7 @@ func checkFirst(root *parser.Node) error {
 func malformed(err error) error {
 	var located *parser.LocationError
 	if !errors.As(err, &located) || len(located.Locations) == 0 || isWhole(located.Locations[0]) {
-		return fault.Invalid.New("the Dockerfile cannot be read: "+clip(err.Error()), err)
+		return fault.Invalid.New("the Dockerfile cannot be read: "+fault.Quote(err.Error()), err)
 	}
 	return atLine(located.Locations[0], unreadable(located))
 }
@@ -118,7 +118,7 @@ func isWhole(at []parser.Range) bool { return len(at) == 0 || at[0].Start.Line <
 
 // unreadable shortens what BuildKit says: it quotes what it could not read, however
 // long that is.
-func unreadable(err error) error { return fault.Invalid.New(clip(err.Error()), err) }
+func unreadable(err error) error { return fault.Invalid.New(fault.Quote(err.Error()), err) }
 
 // atLine names the line, unless one is named already.
 func atLine(at []parser.Range, err error) error {
@@ -127,12 +127,4 @@ func atLine(at []parser.Range, err error) error {
 		return err
 	}
 	return fault.In(fmt.Sprintf("line %d", at[0].Start.Line), e)
-}
-
-func clip(s string) string {
-	s = strings.ToValidUTF8(s, "�")
-	if len(s) <= 200 {
-		return s
-	}
-	return strings.ToValidUTF8(s[:200], "") + "…"
 }

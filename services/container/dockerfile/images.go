@@ -68,7 +68,7 @@ func (r *imageReader) from(s *instructions.Stage) error {
 	case err != nil:
 		return err
 	case image == "":
-		return fault.Invalid.Newf("%s expands to nothing; FROM needs an image", clip(s.BaseName))
+		return fault.Invalid.Newf("%s expands to nothing; FROM needs an image", fault.Quote(s.BaseName))
 	case !r.names[image]:
 		if err := r.add(image); err != nil {
 			return err
@@ -128,7 +128,7 @@ func trigger(expression string) ([]instructions.Command, error) {
 func (r *imageReader) copyFrom(from string) error {
 	word, _, err := r.lex.ProcessWord(from, shell.EnvsFromSlice(nil))
 	if err != nil || word != from {
-		return fault.Invalid.New("--from="+clip(from)+" must be a stage or an image, written out; give a variable to a FROM instead", err)
+		return fault.Invalid.New("--from="+fault.Quote(from)+" must be a stage or an image, written out; give a variable to a FROM instead", err)
 	}
 	n, err := strconv.Atoi(from)
 	if err != nil {

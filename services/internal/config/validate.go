@@ -61,13 +61,30 @@ func loopback(key, v string) error {
 
 // compression reads a compressor and a level, e.g. "zstd-3".
 func compression(key, v string) error {
-	name, level, leveled := strings.Cut(v, "-")
-	most, known := map[string]int{"zstd": 22, "gzip": 9}[name]
-	n, err := strconv.Atoi(level)
-	if v == "" || known && (!leveled || err == nil && n >= 1 && n <= most) {
-		return nil
+	_, _, err := parseCompression(v)
+	if err != nil {
+		return fmt.Errorf("%s must be zstd or gzip with a level, e.g. zstd-3 or gzip-6, not %q", key, v)
 	}
-	return fmt.Errorf("%s must be zstd or gzip with a level, e.g. zstd-3 or gzip-6, not %q", key, v)
+	return nil
+}
+
+// Compressor is how Singularity images are compressed: "zstd" or "gzip", and the level,
+// 0 for the compressor's own; "" where nothing is set.
+func (c *Config) Compressor() (name string, level int) {
+	name, level, _ = parseCompression(c.SifCompression) // Validate has reported it
+	return name, level
+}
+
+func parseCompression(v string) (name string, level int, err error) {
+	name, text, leveled := strings.Cut(v, "-")
+	most, known := map[string]int{"": 0, "zstd": 22, "gzip": 9}[name]
+	if leveled {
+		level, err = strconv.Atoi(text)
+	}
+	if err != nil || !known || leveled && (level < 1 || level > most) {
+		return "", 0, errors.New("unknown compression")
+	}
+	return name, level, nil
 }
 
 func atLeast0(values map[string]int) error {

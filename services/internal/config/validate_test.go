@@ -49,6 +49,10 @@ func TestValidate(t *testing.T) {
 		{"half a processor", "--build-cpus=0.5", ""},
 		{"less than the kernel counts", "--build-cpus=0.001", "build_cpus"},
 		{"processors to give back", "--build-cpus=-1", "build_cpus"},
+		{"a compressor alone", "--sif-compression=gzip", ""},
+		{"a compressor and its level", "--sif-compression=gzip-6", ""},
+		{"a level beyond", "--sif-compression=gzip-10", "sif_compression"},
+		{"another compressor", "--sif-compression=lzma", "sif_compression"},
 		{"log level", "--log-level=loud", "log_level"},
 		{"log level in capitals", "--log-level=WARN", ""},
 	} {

@@ -10,6 +10,7 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -169,4 +170,20 @@ func fromLibrary(code codes.Code, err error) error {
 	default:
 		return err
 	}
+}
+
+// quoted is how much of a text from outside a sentence quotes, in bytes.
+const quoted = 120
+
+// Quote is a text from outside as a sentence may quote it: short, and valid UTF-8, as
+// gRPC wants it.
+func Quote(text string) string { return Clip(text, quoted) }
+
+// Clip is Quote for another length, in bytes.
+func Clip(text string, n int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= n {
+		return text
+	}
+	return strings.ToValidUTF8(text[:n], "") + "…"
 }

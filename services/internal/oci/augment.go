@@ -167,7 +167,7 @@ func printable(s string) string {
 			return r
 		}
 		return '?'
-	}, shorten(s))
+	}, fault.Quote(s))
 }
 
 func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, error) {
@@ -176,7 +176,7 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 		return Image{}, err
 	}
 	if t := m.Config.MediaType; t != TypeConfig && t != TypeDockerConfig {
-		return Image{}, fault.Invalid.Newf("%s is not a container image (its config is of type %q), so nothing can be added to it", doc.Digest, shorten(t))
+		return Image{}, fault.Invalid.Newf("%s is not a container image (its config is of type %q), so nothing can be added to it", doc.Digest, fault.Quote(t))
 	}
 	raw, err := src.Config(ctx, m.Config)
 	if err != nil {

@@ -135,7 +135,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	case probe.Config != nil:
 		return TypeManifest, nil
 	}
-	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is not an image manifest", shorten(mediaType))
+	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is not an image manifest", fault.Quote(mediaType))
 }
 
 func cutMediaType(header string) (mediaType, params string, found bool) {

@@ -45,7 +45,7 @@ func ParsePlatform(s string) (Platform, error) {
 		p.Variant = parts[1]
 	}
 	if !architectures[p.Architecture] || len(parts) > 2 || (len(parts) == 2 && !isVariant(p.Variant)) {
-		return Platform{}, fault.Invalid.Newf("%q is not a known platform; use linux/amd64, linux/arm64 or another linux/ARCH", shorten(s))
+		return Platform{}, fault.Invalid.Newf("%q is not a known platform; use linux/amd64, linux/arm64 or another linux/ARCH", fault.Quote(s))
 	}
 	p.Variant = p.variant()
 	return p, nil

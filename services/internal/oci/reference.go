@@ -31,15 +31,15 @@ func ParseReference(s string) (Reference, error) {
 	case s == "":
 		return Reference{}, fault.Invalid.Newf("the image name is empty")
 	case len(s) > limits.Name: // before a pattern is matched against it
-		return Reference{}, fault.Invalid.Newf("%q is too long for an image name: it has %d bytes, at most %d are read", shorten(s), len(s), limits.Name)
+		return Reference{}, fault.Invalid.Newf("%q is too long for an image name: it has %d bytes, at most %d are read", fault.Quote(s), len(s), limits.Name)
 	case strings.Contains(s, "://"):
-		return Reference{}, fault.Invalid.Newf("%q must not have a scheme; write e.g. docker.io/library/ubuntu:24.04", shorten(s))
+		return Reference{}, fault.Invalid.Newf("%q must not have a scheme; write e.g. docker.io/library/ubuntu:24.04", fault.Quote(s))
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return Reference{}, fault.Invalid.Newf("%q must not have blanks", shorten(s))
+		return Reference{}, fault.Invalid.Newf("%q must not have blanks", fault.Quote(s))
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
-		return Reference{}, fault.Invalid.New(fmt.Sprintf("%q is not a valid image name (%v)", shorten(s), err), nil)
+		return Reference{}, fault.Invalid.New(fmt.Sprintf("%q is not a valid image name (%v)", fault.Quote(s), err), nil)
 	}
 	ref := Reference{Registry: reference.Domain(named), Repository: reference.Path(named), Tag: "latest"}
 	if t, ok := named.(reference.Tagged); ok {
@@ -47,7 +47,7 @@ func ParseReference(s string) (Reference, error) {
 	}
 	if d, ok := named.(reference.Digested); ok {
 		if d.Digest().Algorithm() != digest.SHA256 {
-			return Reference{}, fault.Invalid.Newf("%q has a digest that is not sha256", shorten(s))
+			return Reference{}, fault.Invalid.Newf("%q has a digest that is not sha256", fault.Quote(s))
 		}
 		ref.Tag, ref.Digest = "", d.Digest()
 	}
@@ -63,10 +63,10 @@ func ParseRepository(s string) (registry, repository string, err error) {
 	}
 	host, _, ok := strings.Cut(s, "/")
 	if !ok || (!strings.ContainsAny(host, ".:") && host != "localhost") {
-		return "", "", fault.Invalid.Newf("%q must start with its registry, e.g. quay.io/team/images", shorten(s))
+		return "", "", fault.Invalid.Newf("%q must start with its registry, e.g. quay.io/team/images", fault.Quote(s))
 	}
 	if ref.Digest != "" || strings.HasSuffix(s, ":"+ref.Tag) {
-		return "", "", fault.Invalid.Newf("%q must not have a tag or digest", shorten(s))
+		return "", "", fault.Invalid.Newf("%q must not have a tag or digest", fault.Quote(s))
 	}
 	return ref.Registry, ref.Repository, nil
 }
@@ -94,10 +94,3 @@ func Suffix(identifier string) string {
 
 // IsTag says whether s has the form of a tag.
 func IsTag(s string) bool { return reference.TagRegexp.FindString(s) == s && s != "" && len(s) <= 128 }
-
-func shorten(s string) string {
-	if len(s) > 120 {
-		return s[:120] + "…"
-	}
-	return s
-}

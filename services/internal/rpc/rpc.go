@@ -93,3 +93,11 @@ func first(md metadata.MD, key string) string {
 	}
 	return ""
 }
+
+// Optional is a text as messages carry one that may be absent: nil for "".
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
