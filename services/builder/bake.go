@@ -9,7 +9,6 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -65,7 +64,7 @@ func (t *target) complete(ctx context.Context, recipe *buildv1.Recipe, built dig
 		return "", err
 	}
 	config := recipe.GetConfig()
-	made, err := oci.Augment(ctx, t.registries.Source(t.repo, t.access), root, addition.Of(config), platform)
+	made, err := oci.Augment(ctx, t.registries.Source(t.repo, t.access), root, oci.AdditionOf(config), platform)
 	if err != nil {
 		return "", err
 	}

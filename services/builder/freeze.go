@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"slipway.dev/services/internal/oci"
 )
 
@@ -66,7 +68,7 @@ func (t *target) push(ctx context.Context, from *sourceImage, image oci.Image, j
 }
 
 // copy brings a layer over, in the cheapest way that works, and says which it was.
-func (t *target) copy(ctx context.Context, from *sourceImage, l oci.Descriptor) (how string, err error) {
+func (t *target) copy(ctx context.Context, from *sourceImage, l ocispec.Descriptor) (how string, err error) {
 	d := blobOf(l)
 	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
 		return "is there", there.Close()

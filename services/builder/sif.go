@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/descriptor"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -178,16 +180,7 @@ func (u *untilEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// artifact is the manifest of a Singularity image, as ORAS writes one.
-type artifact struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Config        oci.Descriptor    `json:"config"`
-	Layers        []oci.Descriptor  `json:"layers"`
-	Annotations   map[string]string `json:"annotations"`
-}
-
-// sif pushes a Singularity image. Nothing in its manifest tells which build it was:
+// sif pushes a Singularity image, as ORAS does. Nothing in its manifest tells which build it was:
 // the same content has the same digest.
 func (t *target) sif(ctx context.Context, file sif.File, contentDigest string) (digest.Digest, error) {
 	f, err := os.Open(file.Path)
@@ -201,18 +194,18 @@ func (t *target) sif(ctx context.Context, file sif.File, contentDigest string) (
 	} else if err := t.blob(ctx, d, f); err != nil {
 		return "", err
 	}
-	raw, err := json.Marshal(artifact{
-		SchemaVersion: 2, MediaType: oci.TypeManifest,
-		Config: oci.Descriptor{MediaType: sif.TypeConfig, Digest: emptyConfig.Digest, Size: int64(len(emptyConfig.Bytes))},
-		Layers: []oci.Descriptor{{
+	raw, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		Config: ocispec.Descriptor{MediaType: sif.TypeConfig, Digest: emptyConfig.Digest, Size: int64(len(emptyConfig.Bytes))},
+		Layers: []ocispec.Descriptor{{
 			MediaType: sif.TypeLayer, Digest: file.Digest, Size: file.Size,
-			Annotations: map[string]string{"org.opencontainers.image.title": "image.sif"},
+			Annotations: map[string]string{ocispec.AnnotationTitle: "image.sif"},
 		}},
 		Annotations: map[string]string{"dev.slipway.content-digest": contentDigest},
 	})
 	if err != nil {
 		return "", err
 	}
-	doc := oci.NewDocument(oci.TypeManifest, raw)
+	doc := oci.NewDocument(ocispec.MediaTypeImageManifest, raw)
 	return doc.Digest, t.manifest(ctx, t.ref, doc)
 }

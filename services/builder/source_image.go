@@ -6,14 +6,15 @@ import (
 	"io"
 	"strings"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -62,7 +63,7 @@ type sourceImage struct {
 	source oci.Source
 	// doc is the image manifest; layers are what it lists.
 	doc    oci.Document
-	layers []oci.Descriptor
+	layers []ocispec.Descriptor
 }
 
 // sourceImage looks the recipe's source up, with the login of whoever asked.
@@ -95,7 +96,7 @@ func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImag
 
 // pick answers the image manifest for a platform; an image that is for one
 // platform only is taken as it is.
-func pick(ctx context.Context, src oci.Source, d digest.Digest, p oci.Platform) (oci.Document, error) {
+func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {
 	doc, err := src.Manifest(ctx, d)
 	if err != nil || !oci.IsIndex(doc.MediaType) {
 		return doc, err
@@ -104,12 +105,10 @@ func pick(ctx context.Context, src oci.Source, d digest.Digest, p oci.Platform) 
 	if err != nil {
 		return doc, err
 	}
-	for _, m := range index.Manifests {
-		if m.Platform != nil && p.Matches(*m.Platform) && !oci.IsIndex(m.MediaType) {
-			return src.Manifest(ctx, m.Digest)
-		}
+	if fitting := oci.Matching(index, p); len(fitting) > 0 {
+		return src.Manifest(ctx, index.Manifests[fitting[0]].Digest)
 	}
-	return doc, fault.NotFound.Newf("it is not available for %s", p)
+	return doc, fault.NotFound.Newf("it is not available for %s", platforms.Format(p))
 }
 
 // unreadable is a failure that names the image.
@@ -122,7 +121,7 @@ func (o *sourceImage) unreadable(ctx context.Context, err error) error {
 
 // with is the image with a configuration on top; without one its own documents.
 func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
-	if a := addition.Of(c); !a.IsZero() {
+	if a := oci.AdditionOf(c); !a.IsZero() {
 		made, err := oci.Augment(ctx, o.source, o.doc, a)
 		if err != nil {
 			return oci.Image{}, o.unreadable(ctx, err)
@@ -133,8 +132,8 @@ func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) 
 	if err != nil {
 		return oci.Image{}, o.unreadable(ctx, err)
 	}
-	if t := m.Config.MediaType; t != oci.TypeConfig && t != oci.TypeDockerConfig {
-		return oci.Image{}, &Failure{Build, o.name + " is no container image: its config is of the type " + fault.Clip(t, lastLineBytes), nil}
+	if t := m.Config.MediaType; !oci.IsConfig(t) {
+		return oci.Image{}, &Failure{Build, o.name + " is not a container image: its config is of the type " + fault.Clip(t, lastLineBytes), nil}
 	}
 	raw, err := o.source.Config(ctx, m.Config)
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)
@@ -142,16 +141,16 @@ func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) 
 
 // open begins to read one of the image's layers; its end is an error when it is not
 // the right one.
-func (o *sourceImage) open(ctx context.Context, l oci.Descriptor) (io.ReadCloser, error) {
+func (o *sourceImage) open(ctx context.Context, l ocispec.Descriptor) (io.ReadCloser, error) {
 	r, err := o.client.BlobGet(ctx, o.ref, blobOf(l))
 	return r, o.unreadable(ctx, err)
 }
 
-func blobOf(l oci.Descriptor) descriptor.Descriptor {
+func blobOf(l ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
 }
 
 // isForeign says whether a layer is not at the registry, but elsewhere for good.
-func isForeign(l oci.Descriptor) bool {
+func isForeign(l ocispec.Descriptor) bool {
 	return len(l.URLs) > 0 || strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
@@ -82,7 +83,7 @@ func (t *target) failed(ctx context.Context, what string, err error) error {
 }
 
 // addLayers pushes the layers of a configuration that are for a platform.
-func (t *target) addLayers(ctx context.Context, c *containerv1.ContainerConfig, p oci.Platform) error {
+func (t *target) addLayers(ctx context.Context, c *containerv1.ContainerConfig, p ocispec.Platform) error {
 	for _, l := range layersFor(c, p) {
 		if err := t.layer(ctx, l); err != nil {
 			return err
@@ -92,7 +93,7 @@ func (t *target) addLayers(ctx context.Context, c *containerv1.ContainerConfig, 
 }
 
 // layersFor are the layers of a configuration that are for a platform.
-func layersFor(c *containerv1.ContainerConfig, p oci.Platform) []*containerv1.Layer {
+func layersFor(c *containerv1.ContainerConfig, p ocispec.Platform) []*containerv1.Layer {
 	var out []*containerv1.Layer
 	for _, l := range c.GetLayers() {
 		if only := oci.ArchitectureOf(l.GetLocation()); only == "" || only == p.Architecture {
@@ -126,7 +127,7 @@ func (t *target) blob(ctx context.Context, d descriptor.Descriptor, content io.R
 
 // layer pushes a layer, unless it is there.
 func (t *target) layer(ctx context.Context, l *containerv1.Layer) error {
-	d := descriptor.Descriptor{MediaType: oci.TypeLayer, Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
+	d := descriptor.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
 	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
 		return there.Close()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -55,9 +57,9 @@ func (s *Service) partRequest(ctx context.Context, r request, p part, who *platf
 }
 
 // message is the recipe as workers get it, without the bytes of the context.
-func (r request) message(p oci.Platform) *buildv1.Recipe {
+func (r request) message(p ocispec.Platform) *buildv1.Recipe {
 	out := &buildv1.Recipe{
-		ContainerFile: r.recipe.containerFile, Files: r.recipe.files, Platform: p.String(),
+		ContainerFile: r.recipe.containerFile, Files: r.recipe.files, Platform: platforms.Format(p),
 		Format: "oci", Engine: "buildkit", CondaFile: r.recipe.condaFile,
 	}
 	if l := r.raw.GetBuildContext(); l.GetLocation() != "" {

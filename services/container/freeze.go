@@ -3,6 +3,8 @@ package container
 import (
 	"context"
 
+	"github.com/containerd/platforms"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -28,7 +30,7 @@ func (s *Service) freezeRequest(ctx context.Context, r request, who *platformv1.
 		return nil, err
 	}
 	recipe := &buildv1.Recipe{
-		Engine: "freeze", Format: "oci", Platform: r.platform().String(), Config: withoutContents(r.raw.GetContainerConfig()),
+		Engine: "freeze", Format: "oci", Platform: platforms.Format(r.platform()), Config: withoutContents(r.raw.GetContainerConfig()),
 		Source: &containerv1.Source{Registry: r.image.Registry, Repository: r.image.Repository, Reference: resolved.String()},
 	}
 	if r.isSif() {

@@ -12,9 +12,9 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -147,7 +147,7 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 // withoutContents is the configuration without the contents: what is kept with a request.
 // nil when there is nothing in it.
 func withoutContents(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
-	if c == nil || addition.Of(c).IsZero() {
+	if c == nil || oci.AdditionOf(c).IsZero() {
 		return nil
 	}
 	out := &containerv1.ContainerConfig{

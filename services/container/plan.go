@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/platforms"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -33,7 +33,7 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 		},
 		Name:       r.image.Repository,
 		Reference:  r.image.Identifier(),
-		Platform:   r.platform().String(),
+		Platform:   platforms.Format(r.platform()),
 		Config:     withoutContents(r.raw.GetContainerConfig()),
 		Identity:   who,
 		Expiration: s.expiration(),
@@ -43,7 +43,7 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
 	if r.image.Digest != "" && plan.GetConfig() != nil {
-		d, err := s.sources.augmentedDigest(ctx, r.image, access, addition.Of(plan.GetConfig()), r.platform())
+		d, err := s.sources.augmentedDigest(ctx, r.image, access, oci.AdditionOf(plan.GetConfig()), r.platform())
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package container
 import (
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
@@ -32,13 +34,13 @@ type recipe struct {
 
 // part is a build for one platform.
 type part struct {
-	platform oci.Platform
+	platform ocispec.Platform
 	// images are those that it reads.
 	images []oci.Reference
 }
 
 // readRecipe reads the recipe of a request that has one.
-func readRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*recipe, error) {
+func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) (*recipe, error) {
 	if r.GetContainerFile() == "" {
 		return condaRecipe(r, platforms)
 	}
@@ -49,7 +51,7 @@ func readRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*rec
 	return out, out.perPlatform(platforms)
 }
 
-func condaRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*recipe, error) {
+func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) (*recipe, error) {
 	var c conda.Recipe
 	var err error
 	if file := decoded(r.GetCondaFile()); file != "" {
@@ -68,7 +70,7 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []oci.Platform) (*re
 }
 
 // perPlatform reads the Dockerfile once, and which images it needs for each platform.
-func (r *recipe) perPlatform(platforms []oci.Platform) error {
+func (r *recipe) perPlatform(platforms []ocispec.Platform) error {
 	file, err := dockerfile.Read(r.containerFile)
 	if err != nil {
 		return fault.In(r.field, err)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -22,7 +24,7 @@ func TestRecipesThatAreRefused(t *testing.T) {
 		"condaFile must be a Conda environment file: ":            {CondaFile: b64("x")},
 		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: b64("x")}},
 	} {
-		if _, err := readRecipe(r, []oci.Platform{oci.DefaultPlatform}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
+		if _, err := readRecipe(r, []ocispec.Platform{oci.DefaultPlatform}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -3,6 +3,8 @@ package container
 import (
 	"strings"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
@@ -15,8 +17,8 @@ import (
 type request struct {
 	raw       *containerv1.ContainerRequest
 	claim     caller.Claim
-	image     oci.Reference  // zero for a recipe
-	platforms []oci.Platform // one; two for some recipes
+	image     oci.Reference      // zero for a recipe
+	platforms []ocispec.Platform // one; two for some recipes
 	// recipe is nil for an image, and until readContent.
 	recipe *recipe
 }
@@ -62,7 +64,7 @@ func (r *request) readContent(deprecated bool) error {
 }
 
 // platform is that of an image.
-func (r request) platform() oci.Platform { return r.platforms[0] }
+func (r request) platform() ocispec.Platform { return r.platforms[0] }
 
 func (r request) isSif() bool { return r.raw.GetFormat() == formatSif }
 

@@ -126,7 +126,9 @@ func TestTimestamps(t *testing.T) {
 // TestEncodedTexts holds texts to their length decoded, and not to how they are encoded.
 func TestEncodedTexts(t *testing.T) {
 	t.Parallel()
-	file := func(n int) string { return ("FROM a\n" + strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", n/1024+1))[:n] }
+	file := func(n int) string {
+		return ("FROM a\n" + strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", n/1024+1))[:n]
+	}
 	lines := func(s string) string {
 		var out []string
 		for rest := base64.StdEncoding.EncodeToString([]byte(s)); rest != ""; {

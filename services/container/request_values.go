@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
@@ -18,7 +20,7 @@ import (
 
 // checkValues checks values of closed sets, and texts with a form
 // (gateway/contract/container-service.md#values).
-func checkValues(r *containerv1.ContainerRequest) ([]oci.Platform, error) {
+func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	for _, s := range []struct {
 		field, value string
 		allowed      []string
@@ -139,31 +141,31 @@ func checkLayer(field string, l *containerv1.Layer) error {
 const dataPrefix = "data:"
 
 // checkPlatforms reads the platform; two with a comma are for builds.
-func checkPlatforms(r *containerv1.ContainerRequest) ([]oci.Platform, error) {
+func checkPlatforms(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	first, second, two := strings.Cut(r.GetContainerPlatform(), ",")
 	p, err := servedPlatform(first)
 	if err != nil || !two {
-		return []oci.Platform{p}, err
+		return []ocispec.Platform{p}, err
 	}
 	q, err := servedPlatform(second)
 	if err != nil {
 		return nil, err
 	}
-	if q.String() == p.String() {
-		return nil, fault.Invalid.Newf("containerPlatform names %s twice", p)
+	if platforms.NewMatcher(p).Match(q) {
+		return nil, fault.Invalid.Newf("containerPlatform names %s twice", platforms.Format(p))
 	}
 	if !isRecipe(r) {
 		return nil, fault.Invalid.Newf("containerPlatform must be one platform for an existing image")
 	}
-	return []oci.Platform{p, q}, nil
+	return []ocispec.Platform{p, q}, nil
 }
 
 // servedPlatform reads one of the platforms that requests may ask for, in any of its
 // spellings.
-func servedPlatform(s string) (oci.Platform, error) {
+func servedPlatform(s string) (ocispec.Platform, error) {
 	p, err := oci.ParsePlatform(strings.TrimSpace(s))
 	if err == nil && p.Variant == "" && (p.Architecture == "amd64" || p.Architecture == "arm64") {
 		return p, nil
 	}
-	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", clip(s)), err)
+	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", fault.Quote(s)), err)
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/grpc"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -80,21 +81,21 @@ func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, 
 }
 
 // sifFile finds the file in its manifest.
-func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifest string, a upstream.Access) (oci.Descriptor, error) {
+func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifest string, a upstream.Access) (ocispec.Descriptor, error) {
 	doc, err := s.deps.Upstream.Manifest(ctx, repo, manifest, a)
 	if err != nil {
-		return oci.Descriptor{}, err
+		return ocispec.Descriptor{}, err
 	}
 	m, err := oci.ParseManifest(doc)
 	if err != nil {
-		return oci.Descriptor{}, err
+		return ocispec.Descriptor{}, err
 	}
 	for _, l := range m.Layers {
 		if l.MediaType == typeSif {
 			return l, nil
 		}
 	}
-	return oci.Descriptor{}, fault.NotFound.Newf("%s/%s@%s no longer holds a Singularity image", repo.Host, repo.Name, manifest)
+	return ocispec.Descriptor{}, fault.NotFound.Newf("%s/%s@%s no longer holds a Singularity image", repo.Host, repo.Name, manifest)
 }
 
 // sendSif sends first with the first bytes, then the rest.

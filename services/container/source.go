@@ -8,6 +8,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -109,7 +110,7 @@ func unreadable(field string, image oci.Reference, a upstream.Access, err error)
 
 // augmentedDigest is the digest of an image asked for by digest, after
 // augmentation: it goes into the name that is returned.
-func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p oci.Platform) (digest.Digest, error) {
+func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p ocispec.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
 	src := s.client.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/oci"
 )
 
 // hostile is a registry that answers, in any repository, documents which take as
@@ -30,20 +30,20 @@ func newHostile() *hostile {
 	config := h.add(`{"architecture":"amd64","os":"linux","config":{"Labels":{"a":""` + labels.String() + `}}}`)
 	manifest := func(i int) []byte {
 		return []byte(fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%s","config":{"mediaType":"%s","digest":"%s","size":%d},"layers":[],"annotations":{"i":"%d"}}`,
-			oci.TypeManifest, oci.TypeConfig, digest.FromBytes(config), len(config), i))
+			ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageConfig, digest.FromBytes(config), len(config), i))
 	}
 	index := func(n int) []byte {
 		var entries []string
 		for i := range n {
 			m := h.add(string(manifest(i)))
 			entries = append(entries, fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":%d,"platform":{"os":"linux","architecture":"amd64"}}`,
-				oci.TypeManifest, digest.FromBytes(m), len(m)))
+				ocispec.MediaTypeImageManifest, digest.FromBytes(m), len(m)))
 		}
-		return []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Join(entries, ",") + `]}`)
+		return []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Join(entries, ",") + `]}`)
 	}
 	h.tags["wide"], h.tags["heavy"], h.tags["large"] = index(250), index(limits.ImagesChanged), manifest(0)
-	h.tags["nothing"] = []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
-	h.tags["huge"] = []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Repeat(`{},`, 8<<20/3) + `{}]}`)
+	h.tags["nothing"] = []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
+	h.tags["huge"] = []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Repeat(`{},`, 8<<20/3) + `{}]}`)
 	for _, raw := range h.tags {
 		h.add(string(raw))
 	}
@@ -65,10 +65,10 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/v2/":
 	case !ok:
 		w.WriteHeader(http.StatusNotFound)
-	case strings.Contains(r.URL.Path, "/manifests/") && strings.Contains(string(raw[:min(len(raw), 200)]), oci.TypeIndex):
-		w.Header().Set("Content-Type", oci.TypeIndex)
+	case strings.Contains(r.URL.Path, "/manifests/") && strings.Contains(string(raw[:min(len(raw), 200)]), ocispec.MediaTypeImageIndex):
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
 	case strings.Contains(r.URL.Path, "/manifests/"):
-		w.Header().Set("Content-Type", oci.TypeManifest)
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 	}
 	_, _ = w.Write(raw)
 }

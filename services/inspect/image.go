@@ -7,7 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
@@ -50,12 +51,12 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if err != nil {
 		return nil, err
 	}
-	if oci.IsIndex(doc.mediaType) {
+	if oci.IsIndex(doc.MediaType) {
 		return s.index(ctx, l, doc, platform)
 	}
 	out, of, err := s.container(ctx, l, doc)
-	if err == nil && platform != nil && of.Architecture != "" && !platform.Matches(of) {
-		err = lacks(*platform, []oci.Platform{of})
+	if err == nil && platform != nil && of.Architecture != "" && !platforms.NewMatcher(*platform).Match(of) {
+		err = lacks(*platform, []ocispec.Platform{of})
 	}
 	return &inspectv1.InspectImageResponse{Container: out}, err
 }
@@ -71,7 +72,7 @@ func (s *Service) charge(ctx context.Context, who caller.ID) error {
 	return err
 }
 
-func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *oci.Platform, error) {
+func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *ocispec.Platform, error) {
 	name := req.GetImage().GetContainerImage()
 	if name == "" {
 		return oci.Reference{}, nil, fault.Invalid.Newf("containerImage is missing")
@@ -103,31 +104,24 @@ func (l look) fault(err error) error {
 	return l.access.Explain(upstream.ControlFault(l.image.Registry, err))
 }
 
-// document is a manifest, and the type it was found to have.
-type document struct {
-	mediaType string
-	digest    digest.Digest
-	raw       []byte
-}
-
-func (l look) manifest(ctx context.Context, image oci.Reference) (document, error) {
+func (l look) manifest(ctx context.Context, image oci.Reference) (oci.Document, error) {
 	r, err := ref.New(image.String())
 	if err != nil {
-		return document{}, fault.Invalid.New("containerImage is not a valid image name", err)
+		return oci.Document{}, fault.Invalid.New("containerImage is not a valid image name", err)
 	}
 	m, err := l.client.ManifestGet(ctx, r)
 	if err != nil {
-		return document{}, l.fault(err)
+		return oci.Document{}, l.fault(err)
 	}
 	raw, err := m.RawBody()
 	if err != nil {
-		return document{}, l.fault(err)
+		return oci.Document{}, l.fault(err)
 	}
 	d := m.GetDescriptor()
-	return document{d.MediaType, d.Digest, raw}, nil
+	return oci.Document{MediaType: d.MediaType, Digest: d.Digest, Bytes: raw}, nil
 }
 
-func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error) {
+func (l look) config(ctx context.Context, d ocispec.Descriptor) (imageConfig, error) {
 	var c imageConfig
 	r, err := ref.New(l.image.String())
 	if err != nil {
@@ -153,8 +147,8 @@ func (l look) config(ctx context.Context, d oci.Descriptor) (imageConfig, error)
 }
 
 // index returns an index, and the image of it that was asked for, or that most ask for.
-func (s *Service) index(ctx context.Context, l look, doc document, platform *oci.Platform) (*inspectv1.InspectImageResponse, error) {
-	x, err := oci.ParseIndex(oci.Document{Digest: doc.digest, Bytes: doc.raw})
+func (s *Service) index(ctx context.Context, l look, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
+	x, err := oci.ParseIndex(doc)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +161,7 @@ func (s *Service) index(ctx context.Context, l look, doc document, platform *oci
 		child := l.image
 		child.Tag, child.Digest = "", entry.Digest
 		found, err := l.manifest(ctx, child)
-		if err == nil && oci.IsManifest(found.mediaType) {
+		if err == nil && oci.IsManifest(found.MediaType) {
 			out.Container, _, err = s.container(ctx, l, found)
 		}
 		// The index is there, whatever its entries are; but who asks for one wants that.
@@ -181,23 +175,22 @@ func (s *Service) index(ctx context.Context, l look, doc document, platform *oci
 
 // choose picks the entry for a platform; without one that for the default platform, else
 // the first; nil for none. fault.NotFound names the platforms that there are.
-func choose(x oci.Index, platform *oci.Platform) (*oci.Descriptor, error) {
+func choose(x ocispec.Index, platform *ocispec.Platform) (*ocispec.Descriptor, error) {
 	want := oci.DefaultPlatform
 	if platform != nil {
 		want = *platform
 	}
-	var there []oci.Platform
-	for i, e := range x.Manifests {
-		if e.Platform == nil {
-			continue
-		}
-		if want.Matches(*e.Platform) {
-			return &x.Manifests[i], nil
-		}
-		there = append(there, *e.Platform)
-	}
+	fitting := oci.Matching(x, want)
 	switch {
+	case len(fitting) > 0:
+		return &x.Manifests[fitting[0]], nil
 	case platform != nil:
+		var there []ocispec.Platform
+		for _, e := range x.Manifests {
+			if e.Platform != nil {
+				there = append(there, *e.Platform)
+			}
+		}
 		return nil, lacks(want, there)
 	case len(x.Manifests) == 0:
 		return nil, nil
@@ -206,45 +199,45 @@ func choose(x oci.Index, platform *oci.Platform) (*oci.Descriptor, error) {
 }
 
 // lacks says that an image is not available for a platform, and for which it is.
-func lacks(want oci.Platform, there []oci.Platform) error {
+func lacks(want ocispec.Platform, there []ocispec.Platform) error {
 	var names []string
 	for _, p := range there {
-		if name := p.String(); p.OS != "unknown" && !slices.Contains(names, name) { // attestations are for unknown/unknown
+		if name := platforms.Format(p); p.OS != "unknown" && !slices.Contains(names, name) { // attestations are for unknown/unknown
 			names = append(names, name)
 		}
 	}
 	if len(names) == 0 {
-		return fault.NotFound.Newf("The image is not available for %s, and does not say for which platforms it is", want)
+		return fault.NotFound.Newf("The image is not available for %s, and does not say for which platforms it is", platforms.Format(want))
 	}
-	return fault.NotFound.Newf("The image is not available for %s; it is for %s", want, strings.Join(names, ", "))
+	return fault.NotFound.Newf("The image is not available for %s; it is for %s", platforms.Format(want), strings.Join(names, ", "))
 }
 
 // container returns one image, and the platform that it says it is for.
-func (s *Service) container(ctx context.Context, l look, doc document) (*inspectv1.ContainerInspection, oci.Platform, error) {
+func (s *Service) container(ctx context.Context, l look, doc oci.Document) (*inspectv1.ContainerInspection, ocispec.Platform, error) {
 	out := &inspectv1.ContainerInspection{
 		Registry:  proto.String(l.image.Registry),
 		HostName:  proto.String(s.deps.Upstream.BaseURL(l.image.Registry)),
 		ImageName: proto.String(l.image.Repository),
 		Reference: proto.String(l.image.Identifier()),
-		Digest:    proto.String(doc.digest.String()),
+		Digest:    proto.String(doc.Digest.String()),
 		V1:        proto.Bool(false),
-		V2:        proto.Bool(doc.mediaType == oci.TypeDockerManifest),
-		Oci:       proto.Bool(doc.mediaType == oci.TypeManifest),
+		V2:        proto.Bool(doc.MediaType == oci.TypeDockerManifest),
+		Oci:       proto.Bool(doc.MediaType == ocispec.MediaTypeImageManifest),
 	}
-	if strings.HasPrefix(doc.mediaType, "application/vnd.docker.distribution.manifest.v1+") {
+	if doc.MediaType == oci.TypeDockerSchema1 || doc.MediaType == oci.TypeDockerSigned1 {
 		out.V1 = proto.Bool(true)
 		err := fillSchema1(out, doc)
-		return out, oci.Platform{OS: "linux", Architecture: out.GetConfig().GetArchitecture()}, err
+		return out, ocispec.Platform{OS: "linux", Architecture: out.GetConfig().GetArchitecture()}, err
 	}
-	m, err := oci.ParseManifest(oci.Document{Digest: doc.digest, Bytes: doc.raw})
+	m, err := oci.ParseManifest(doc)
 	if err != nil {
-		return nil, oci.Platform{}, err
+		return nil, ocispec.Platform{}, err
 	}
 	c, err := l.config(ctx, m.Config)
 	if err != nil {
-		return nil, oci.Platform{}, err
+		return nil, ocispec.Platform{}, err
 	}
 	out.Config = c.message()
 	out.Manifest = manifestOf(doc, m)
-	return out, oci.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}, nil
+	return out, ocispec.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}, nil
 }

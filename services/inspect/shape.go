@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/protobuf/proto"
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
@@ -56,7 +57,7 @@ func (c imageConfig) message() *inspectv1.ImageConfig {
 	}
 }
 
-func descriptorOf(d oci.Descriptor) *inspectv1.Descriptor {
+func descriptorOf(d ocispec.Descriptor) *inspectv1.Descriptor {
 	out := &inspectv1.Descriptor{
 		MediaType:   rpc.Optional(d.MediaType),
 		Digest:      proto.String(d.Digest.String()),
@@ -72,10 +73,10 @@ func descriptorOf(d oci.Descriptor) *inspectv1.Descriptor {
 	return out
 }
 
-func manifestOf(doc document, m oci.Manifest) *inspectv1.ImageManifest {
+func manifestOf(doc oci.Document, m ocispec.Manifest) *inspectv1.ImageManifest {
 	out := &inspectv1.ImageManifest{
 		SchemaVersion: proto.Int32(2),
-		MediaType:     proto.String(doc.mediaType),
+		MediaType:     proto.String(doc.MediaType),
 		Config:        descriptorOf(m.Config),
 	}
 	for _, l := range m.Layers {
@@ -84,11 +85,11 @@ func manifestOf(doc document, m oci.Manifest) *inspectv1.ImageManifest {
 	return out
 }
 
-func indexOf(doc document, x oci.Index) *inspectv1.IndexInspection {
+func indexOf(doc oci.Document, x ocispec.Index) *inspectv1.IndexInspection {
 	out := &inspectv1.IndexInspection{
 		SchemaVersion: proto.Int32(2),
-		MediaType:     proto.String(doc.mediaType),
-		Digest:        proto.String(doc.digest.String()),
+		MediaType:     proto.String(doc.MediaType),
+		Digest:        proto.String(doc.Digest.String()),
 	}
 	for _, m := range x.Manifests {
 		out.Manifests = append(out.Manifests, descriptorOf(m))
@@ -98,16 +99,16 @@ func indexOf(doc document, x oci.Index) *inspectv1.IndexInspection {
 
 // fillSchema1 shows what there is of a Docker schema 1 manifest: it has no config
 // document, and no sizes.
-func fillSchema1(out *inspectv1.ContainerInspection, doc document) error {
+func fillSchema1(out *inspectv1.ContainerInspection, doc oci.Document) error {
 	var m struct {
 		Architecture string                     `json:"architecture"`
 		FSLayers     []struct{ BlobSum string } `json:"fsLayers"`
 	}
-	if err := oci.Decode(doc.raw, &m); err != nil {
+	if err := oci.Decode(doc.Bytes, &m); err != nil {
 		return fault.Invalid.New("The manifest of the image is malformed", err)
 	}
 	out.Config = &inspectv1.ImageConfig{Architecture: rpc.Optional(m.Architecture)}
-	out.Manifest = &inspectv1.ImageManifest{SchemaVersion: proto.Int32(1), MediaType: proto.String(doc.mediaType)}
+	out.Manifest = &inspectv1.ImageManifest{SchemaVersion: proto.Int32(1), MediaType: proto.String(doc.MediaType)}
 	for i := len(m.FSLayers) - 1; i >= 0; i-- { // schema 1 lists the newest first
 		out.Manifest.Layers = append(out.Manifest.Layers, &inspectv1.Descriptor{Digest: proto.String(m.FSLayers[i].BlobSum)})
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -42,7 +43,7 @@ func TestImagesThatLeadToVeryMuch(t *testing.T) {
 			digests = append(digests, digest.FromString(others[i]))
 		}
 		img.addOthers(digests)
-		err = img.addBlobs(oci.NewDocument(oci.TypeManifest, []byte(`{"config":`+desc(fmt.Sprint(n))+`,"layers":[`+strings.Join(layers, ",")+`]}`)))
+		err = img.addBlobs(oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(`{"config":`+desc(fmt.Sprint(n))+`,"layers":[`+strings.Join(layers, ",")+`]}`)))
 	}
 	if !errors.Is(err, fault.Invalid) || len(img.blobs) > limits.ImageBlobs || len(img.others) > limits.ImageBlobs {
 		t.Errorf("it leads to %d blobs and %d manifests, %v", len(img.blobs), len(img.others), err)

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -63,7 +63,7 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant
 	if l, ok := g.layers[d]; ok {
 		return s.addedLayer(w, r, d, l)
 	}
-	return s.upstreamBlob(w, r, src, oci.Descriptor{Digest: d, Size: size})
+	return s.upstreamBlob(w, r, src, ocispec.Descriptor{Digest: d, Size: size})
 }
 
 // addedLayer sends a client to the layer's address, or serves it from disk.
@@ -94,7 +94,7 @@ func (s *Registry) isOwn(host string) bool {
 	return err == nil && strings.EqualFold(own.Host, host)
 }
 
-func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d oci.Descriptor) error {
+func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
 	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {
 		refuseRange(w, d.Size)

@@ -15,11 +15,11 @@ import (
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/nats-io/nats.go"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -34,7 +34,7 @@ type grant struct {
 	repo      upstream.Repository
 	// source is the tag or digest at the upstream registry.
 	source    string
-	platforms []oci.Platform
+	platforms []ocispec.Platform
 	add       oci.Addition
 	// layers tells where added layers come from, by digest.
 	layers map[digest.Digest]addedLayer
@@ -242,7 +242,7 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 	}
 	g.built.Store(p.GetBuilt())
 	c := p.GetConfig()
-	g.add = addition.Of(c)
+	g.add = oci.AdditionOf(c)
 	for _, l := range c.GetLayers() {
 		added := addedLayer{size: l.GetGzipSize()}
 		if !strings.HasPrefix(l.GetLocation(), "data:") {

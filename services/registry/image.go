@@ -8,6 +8,7 @@ import (
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -25,7 +26,7 @@ type image struct {
 	// made are documents and configs that exist only here, by digest.
 	made map[digest.Digest]oci.Document
 	// entries are the descriptors of an index, as it is served.
-	entries []oci.Descriptor
+	entries []ocispec.Descriptor
 	// augmented says whether anything was changed.
 	augmented bool
 
@@ -134,7 +135,7 @@ func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, er
 }
 
 // Config answers an image config.
-func (r reader) Config(ctx context.Context, d oci.Descriptor) ([]byte, error) {
+func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	doc, err := r.images.docFetch.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) (oci.Document, error) {
 		raw, err := r.images.client.Config(ctx, r.repo, d, r.access)
 		return oci.Document{MediaType: d.MediaType, Digest: d.Digest, Bytes: raw}, err
@@ -251,7 +252,7 @@ func (img *image) addOthers(list []digest.Digest) {
 // leadsTo says whether a manifest is the root, one of its entries, or was found
 // behind it.
 func (img *image) leadsTo(d digest.Digest) bool {
-	if d == img.root.Digest || slices.ContainsFunc(img.entries, func(e oci.Descriptor) bool { return e.Digest == d }) {
+	if d == img.root.Digest || slices.ContainsFunc(img.entries, func(e ocispec.Descriptor) bool { return e.Digest == d }) {
 		return true
 	}
 	img.mu.Lock()

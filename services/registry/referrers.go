@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
 
@@ -46,11 +47,11 @@ func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, g *
 		SchemaVersion int                     `json:"schemaVersion"`
 		MediaType     string                  `json:"mediaType"`
 		Manifests     []descriptor.Descriptor `json:"manifests"`
-	}{2, oci.TypeIndex, list})
+	}{2, ocispec.MediaTypeImageIndex, list})
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, oci.TypeIndex, body)
+	writeJSON(w, http.StatusOK, ocispec.MediaTypeImageIndex, body)
 	return nil
 }
 

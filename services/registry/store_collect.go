@@ -192,14 +192,14 @@ func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool,
 	marked, listed = map[digest.Digest]bool{}, map[digest.Digest]bool{}
 	for _, e := range entries {
 		listed[e.Digest] = true
-		if e.subject() == "" && (e.tag() != "" || l.used(e.Digest).After(young)) {
+		if subjectOf(e) == "" && (tagOf(e) != "" || l.used(e.Digest).After(young)) {
 			l.mark(marked, e.Digest)
 		}
 	}
 	for before := -1; before != len(marked); { // referrers have referrers
 		before = len(marked)
 		for _, e := range entries {
-			if marked[e.subject()] {
+			if marked[subjectOf(e)] {
 				l.mark(marked, e.Digest)
 			}
 		}

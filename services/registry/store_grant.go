@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
@@ -111,7 +112,7 @@ func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 func (s *Store) buildOf(r *http.Request) string {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.Body, ask.ContentLength = http.MethodGet, http.NoBody, 0
-	ask.Header = http.Header{"Accept": {oci.TypeIndex, oci.TypeManifest}}
+	ask.Header = http.Header{"Accept": {ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest}}
 	got := &answerOf{header: http.Header{}, status: http.StatusOK}
 	s.registry.ServeHTTP(got, ask)
 	if got.status == http.StatusNotFound {

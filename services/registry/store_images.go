@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/limits"
 )
@@ -35,8 +36,8 @@ func (s *Store) Images() ([]StoredImage, error) {
 			return nil, err
 		}
 		for _, e := range entries {
-			if e.tag() != "" {
-				out = append(out, StoredImage{name, e.tag(), e.Digest.String(), l.size(e.Digest), l.used(e.Digest)})
+			if tagOf(e) != "" {
+				out = append(out, StoredImage{name, tagOf(e), e.Digest.String(), l.size(e.Digest), l.used(e.Digest)})
 			}
 		}
 	}
@@ -70,31 +71,24 @@ const uploads = "_uploads"
 // specification. The time of a file is when it was last used (see Store.touch).
 type layout string
 
-// entry is a descriptor of index.json, or of an index in it.
-type entry struct {
-	Digest      digest.Digest     `json:"digest"`
-	Annotations map[string]string `json:"annotations"`
-}
+// tagOf is the tag of an entry of index.json; "" for none.
+func tagOf(e ocispec.Descriptor) string { return e.Annotations[ocispec.AnnotationRefName] }
 
-func (e entry) tag() string { return e.Annotations["org.opencontainers.image.ref.name"] }
-
-// subject is what a list of referrers is about; "" for all else.
-func (e entry) subject() digest.Digest {
+// subjectOf is what a list of referrers is about; "" for all else.
+func subjectOf(e ocispec.Descriptor) digest.Digest {
 	return digest.Digest(e.Annotations["org.olareg.referrer.subject"])
 }
 
-func (l layout) entries() ([]entry, error) {
+func (l layout) entries() ([]ocispec.Descriptor, error) {
 	raw, err := os.ReadFile(filepath.Join(string(l), "index.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	var index struct {
-		Manifests []entry `json:"manifests"`
-	}
+	var index ocispec.Index
 	if err == nil {
 		err = json.Unmarshal(raw, &index)
 	}
-	return slices.DeleteFunc(index.Manifests, func(e entry) bool { return e.Digest.Validate() != nil }), err
+	return slices.DeleteFunc(index.Manifests, func(e ocispec.Descriptor) bool { return e.Digest.Validate() != nil }), err
 }
 
 func (l layout) path(d digest.Digest) string {
@@ -118,9 +112,9 @@ func (l layout) behind(d digest.Digest) []digest.Digest {
 	}
 	raw, err := os.ReadFile(l.path(d))
 	var doc struct {
-		Config    entry   `json:"config"`
-		Layers    []entry `json:"layers"`
-		Manifests []entry `json:"manifests"`
+		Config    ocispec.Descriptor   `json:"config"`
+		Layers    []ocispec.Descriptor `json:"layers"`
+		Manifests []ocispec.Descriptor `json:"manifests"`
 	}
 	if err != nil || len(raw) == 0 || raw[0] != '{' || json.Unmarshal(raw, &doc) != nil {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/oci"
@@ -41,7 +42,7 @@ func (e Environment) config(layers []Layer, labels map[string]string) (raw []byt
 		return nil, nil, err
 	}
 	if known.OS != e.Platform.OS || known.Architecture != e.Platform.Architecture {
-		return nil, nil, fmt.Errorf("it is for %.40s/%.40s instead of %s", known.OS, known.Architecture, e.Platform)
+		return nil, nil, fmt.Errorf("it is for %.40s/%.40s instead of %s", known.OS, known.Architecture, platforms.Format(e.Platform))
 	}
 	created, ids := labels["org.opencontainers.image.created"], known.RootFS.DiffIDs
 	for _, l := range layers {

@@ -9,7 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
@@ -31,7 +34,7 @@ type Base struct {
 // Environment is an environment for one platform, and what was made of it.
 type Environment struct {
 	Base     Base
-	Platform oci.Platform
+	Platform ocispec.Platform
 	// Title is for people, e.g. "samtools=1.20".
 	Title string
 	// Specs are what was asked for.
@@ -47,9 +50,9 @@ type Environment struct {
 type Image struct {
 	// Manifest and Config are those of an OCI image.
 	oci.Image
-	Platform oci.Platform
+	Platform ocispec.Platform
 	// Base are the layers that the base image has.
-	Base []oci.Descriptor
+	Base []ocispec.Descriptor
 	// Layers are those of the packages, lowest first.
 	Layers []Layer
 	// Own is the image's own layer, and OwnBlob its bytes: what the environment was
@@ -78,7 +81,7 @@ func (e Environment) Image() (Image, error) {
 	}
 	out.OwnBlob = blob.Bytes()
 	for _, l := range m.Layers {
-		out.Base = append(out.Base, oci.Descriptor{MediaType: ociLayer(l.MediaType), Digest: l.Digest, Size: l.Size, URLs: l.URLs})
+		out.Base = append(out.Base, ocispec.Descriptor{MediaType: ociLayer(l.MediaType), Digest: l.Digest, Size: l.Size, URLs: l.URLs})
 	}
 	layers := append(slices.Clone(e.Layers), out.Own)
 	if len(out.Base)+len(layers) > limits.ImageLayers {
@@ -92,32 +95,23 @@ func (e Environment) Image() (Image, error) {
 	if err != nil {
 		return Image{}, fault.Invalid.New(fmt.Sprintf("The configuration of %.200s cannot be used: %v", e.Base.Name, err), err)
 	}
-	out.NotRun, out.Config = notRun, oci.NewDocument(oci.TypeConfig, config)
+	out.NotRun, out.Config = notRun, oci.NewDocument(ocispec.MediaTypeImageConfig, config)
 	all := slices.Clone(out.Base)
 	for _, l := range layers {
 		all = append(all, l.descriptor())
 	}
-	manifest, err := json.Marshal(manifestJSON{
-		SchemaVersion: 2, MediaType: oci.TypeManifest, Annotations: notes, Layers: all,
-		Config: oci.Descriptor{MediaType: oci.TypeConfig, Digest: out.Config.Digest, Size: int64(len(config))},
+	manifest, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Annotations: notes, Layers: all,
+		Config: ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: out.Config.Digest, Size: int64(len(config))},
 	})
-	out.Manifest = oci.NewDocument(oci.TypeManifest, manifest)
+	out.Manifest = oci.NewDocument(ocispec.MediaTypeImageManifest, manifest)
 	return out, err
-}
-
-// manifestJSON is an OCI manifest as it is written.
-type manifestJSON struct {
-	SchemaVersion int               `json:"schemaVersion"`
-	MediaType     string            `json:"mediaType"`
-	Config        oci.Descriptor    `json:"config"`
-	Layers        []oci.Descriptor  `json:"layers"`
-	Annotations   map[string]string `json:"annotations,omitempty"`
 }
 
 // ociLayer is what OCI calls a layer of Docker's.
 func ociLayer(mediaType string) string {
 	if mediaType == oci.TypeDockerLayer {
-		return oci.TypeLayer
+		return ocispec.MediaTypeImageLayerGzip
 	}
 	return mediaType
 }
@@ -153,18 +147,16 @@ func (e Environment) created() time.Time {
 
 // Index is one image for several platforms, in their order.
 func Index(images []Image) (oci.Document, error) {
-	index := struct {
-		SchemaVersion int              `json:"schemaVersion"`
-		MediaType     string           `json:"mediaType"`
-		Manifests     []oci.Descriptor `json:"manifests"`
-	}{SchemaVersion: 2, MediaType: oci.TypeIndex}
+	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	sorted := slices.Clone(images)
-	slices.SortStableFunc(sorted, func(a, b Image) int { return strings.Compare(a.Platform.String(), b.Platform.String()) })
+	slices.SortStableFunc(sorted, func(a, b Image) int {
+		return strings.Compare(platforms.Format(a.Platform), platforms.Format(b.Platform))
+	})
 	for _, i := range sorted {
-		index.Manifests = append(index.Manifests, oci.Descriptor{
-			MediaType: oci.TypeManifest, Digest: i.Manifest.Digest, Size: int64(len(i.Manifest.Bytes)), Platform: &i.Platform,
+		index.Manifests = append(index.Manifests, ocispec.Descriptor{
+			MediaType: ocispec.MediaTypeImageManifest, Digest: i.Manifest.Digest, Size: int64(len(i.Manifest.Bytes)), Platform: &i.Platform,
 		})
 	}
 	raw, err := json.Marshal(index)
-	return oci.NewDocument(oci.TypeIndex, raw), err
+	return oci.NewDocument(ocispec.MediaTypeImageIndex, raw), err
 }

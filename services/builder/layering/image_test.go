@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
@@ -34,7 +35,7 @@ type repository struct {
 	from, name ref.Ref
 }
 
-func (r repository) Has(ctx context.Context, d oci.Descriptor) (bool, error) {
+func (r repository) Has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
 	there, err := r.client.BlobHead(ctx, r.name, described(d))
 	if err != nil {
 		return false, nil //nolint:nilerr // then it is sent
@@ -42,12 +43,12 @@ func (r repository) Has(ctx context.Context, d oci.Descriptor) (bool, error) {
 	return true, there.Close()
 }
 
-func (r repository) Put(ctx context.Context, d oci.Descriptor, content io.Reader) error {
+func (r repository) Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	_, err := r.client.BlobPut(ctx, r.name, described(d), content)
 	return err
 }
 
-func (r repository) Bring(ctx context.Context, d oci.Descriptor) error {
+func (r repository) Bring(ctx context.Context, d ocispec.Descriptor) error {
 	return r.client.BlobCopy(ctx, r.from, r.name, described(d))
 }
 
@@ -63,7 +64,7 @@ func (r repository) Manifest(ctx context.Context, doc oci.Document, named bool) 
 	return r.client.ManifestPut(ctx, to, m)
 }
 
-func described(d oci.Descriptor) descriptor.Descriptor {
+func described(d ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
 }
 
@@ -139,7 +140,7 @@ func environmentOf(t *testing.T, m *layering.Maker, base layering.Base, arch str
 		t.Fatal(err)
 	}
 	img, err := layering.Environment{
-		Base: base, Platform: oci.Platform{OS: "linux", Architecture: arch}, Title: "libcurl=8.4", Specs: []string{"libcurl=8.4", "it's"},
+		Base: base, Platform: ocispec.Platform{OS: "linux", Architecture: arch}, Title: "libcurl=8.4", Specs: []string{"libcurl=8.4", "it's"},
 		Records: lock, Packages: made, Layers: layers,
 	}.Image()
 	if err != nil {
@@ -232,7 +233,7 @@ func checkConfig(t *testing.T, img v1.Image, base layering.Base, lock []conda.Re
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
 	for _, l := range m.Layers {
-		if l.MediaType != oci.TypeLayer {
+		if l.MediaType != ocispec.MediaTypeImageLayerGzip {
 			t.Errorf("a layer of an OCI image is %s", l.MediaType)
 		}
 	}
@@ -286,8 +287,8 @@ func TestImageRefuses(t *testing.T) {
 	broken := base
 	broken.Config = []byte(`{"os":"linux","architecture":"amd64","config":[]}`)
 	for why, e := range map[string]layering.Environment{
-		"it is for linux/amd64 instead of linux/arm64": {Base: base, Platform: oci.Platform{OS: "linux", Architecture: "arm64"}},
-		"cannot be used": {Base: broken, Platform: oci.Platform{OS: "linux", Architecture: "amd64"}},
+		"it is for linux/amd64 instead of linux/arm64": {Base: base, Platform: ocispec.Platform{OS: "linux", Architecture: "arm64"}},
+		"cannot be used": {Base: broken, Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}},
 	} {
 		if _, err := e.Image(); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("it ended with %v, not %q", err, why)

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/builder/layering"
@@ -105,7 +106,7 @@ func untared(t *testing.T, p layering.Package, blob []byte) []byte {
 	t.Helper()
 	var in io.Reader
 	var err error
-	if p.MediaType == layering.TypeLayerZstd {
+	if p.MediaType == ocispec.MediaTypeImageLayerZstd {
 		in, err = zstd.NewReader(bytes.NewReader(blob))
 	} else {
 		in, err = gzip.NewReader(bytes.NewReader(blob))

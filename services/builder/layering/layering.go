@@ -16,10 +16,10 @@ import (
 	"io"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/conda"
-	"slipway.dev/services/internal/oci"
 )
 
 // Version is that of the way layers are written. With another one, no layer that
@@ -28,9 +28,6 @@ const Version = 1
 
 // Prefix is where environments are in images.
 const Prefix = "/opt/conda"
-
-// TypeLayerZstd is the media type of a layer that is compressed with zstd.
-const TypeLayerZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 // Compression is how layers are compressed.
 type Compression string
@@ -122,9 +119,9 @@ func placeOf(rec conda.Record, python artifact.Python, scratch string) artifact.
 // mediaType is that of layers with a compression.
 func (c Compression) mediaType() string {
 	if c == Zstd {
-		return TypeLayerZstd
+		return ocispec.MediaTypeImageLayerZstd
 	}
-	return oci.TypeLayer
+	return ocispec.MediaTypeImageLayerGzip
 }
 
 // counter counts what passes.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
 // merge writes one layer of those of several packages, in their order. A path
@@ -108,7 +109,7 @@ func (p Package) heirs(keeps func(name string) bool) map[string]string {
 
 // unpacked reads the tar of a layer.
 func unpacked(l Layer, blob io.Reader) (io.Reader, func(), error) {
-	if l.MediaType == TypeLayerZstd {
+	if l.MediaType == ocispec.MediaTypeImageLayerZstd {
 		d, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, nil, err

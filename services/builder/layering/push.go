@@ -8,7 +8,9 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 
 	"slipway.dev/services/internal/fault"
@@ -18,11 +20,11 @@ import (
 // Registry is the repository that an image goes to.
 type Registry interface {
 	// Has says whether the repository has a blob.
-	Has(ctx context.Context, d oci.Descriptor) (bool, error)
+	Has(ctx context.Context, d ocispec.Descriptor) (bool, error)
 	// Put sends a blob.
-	Put(ctx context.Context, d oci.Descriptor, content io.Reader) error
+	Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error
 	// Bring has a layer of the base image mounted, or copies it.
-	Bring(ctx context.Context, d oci.Descriptor) error
+	Bring(ctx context.Context, d ocispec.Descriptor) error
 	// Manifest sends a manifest or index; named gives it the image's name, too.
 	Manifest(ctx context.Context, doc oci.Document, named bool) error
 }
@@ -53,7 +55,7 @@ func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed,
 	}
 	for _, i := range images {
 		if err := to.Manifest(ctx, i.Manifest, len(images) == 1); err != nil {
-			return out, fmt.Errorf("sending the manifest for %s: %w", i.Platform, err)
+			return out, fmt.Errorf("sending the manifest for %s: %w", platforms.Format(i.Platform), err)
 		}
 	}
 	if out.Root = images[0].Manifest; len(images) == 1 {
@@ -68,18 +70,18 @@ func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed,
 
 // small sends the configuration and the image's own layer.
 func (i Image) small(ctx context.Context, to Registry) error {
-	config := oci.Descriptor{MediaType: oci.TypeConfig, Digest: i.Config.Digest, Size: int64(len(i.Config.Bytes))}
+	config := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: i.Config.Digest, Size: int64(len(i.Config.Bytes))}
 	if err := put(ctx, to, config, bytes.NewReader(i.Config.Bytes)); err != nil {
 		return err
 	}
 	return put(ctx, to, i.Own.descriptor(), bytes.NewReader(i.OwnBlob))
 }
 
-func (l Layer) descriptor() oci.Descriptor {
-	return oci.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+func (l Layer) descriptor() ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
 }
 
-func put(ctx context.Context, to Registry, d oci.Descriptor, content io.Reader) error {
+func put(ctx context.Context, to Registry, d ocispec.Descriptor, content io.Reader) error {
 	there, err := to.Has(ctx, d)
 	if err != nil || there {
 		return err

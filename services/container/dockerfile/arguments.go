@@ -5,9 +5,9 @@ import (
 
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 )
 
 // arguments are the variables that FROM may use: those of the platform, and the ARGs
@@ -20,7 +20,7 @@ type arguments struct {
 	missed string
 }
 
-func newArguments(p oci.Platform) *arguments {
+func newArguments(p ocispec.Platform) *arguments {
 	return &arguments{
 		values:  map[string]string{"TARGETOS": p.OS, "TARGETARCH": p.Architecture},
 		unknown: map[string]bool{},

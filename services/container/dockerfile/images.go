@@ -7,6 +7,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	"github.com/moby/buildkit/frontend/dockerfile/shell"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -20,7 +21,7 @@ const maxImages = 50
 // --mount=from=, in stages that are not reached and in ONBUILD too. Stages and scratch
 // are not images. fault.Invalid, naming the line, for a name that is malformed or that
 // only the engine can know.
-func (f *File) Images(p oci.Platform) ([]oci.Reference, error) {
+func (f *File) Images(p ocispec.Platform) ([]oci.Reference, error) {
 	r := imageReader{
 		lex: shell.NewLex(f.escape), args: newArguments(p),
 		seen: map[oci.Reference]bool{}, names: map[string]bool{}, stages: len(f.stages),

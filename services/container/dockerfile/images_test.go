@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/container/dockerfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
 
-func imagesOf(text string, p oci.Platform) ([]oci.Reference, error) {
+func imagesOf(text string, p ocispec.Platform) ([]oci.Reference, error) {
 	f, err := dockerfile.Read(text)
 	if err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func TestImages(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			images, err := imagesOf(tc.in, oci.Platform{OS: "linux", Architecture: "arm64"})
+			images, err := imagesOf(tc.in, ocispec.Platform{OS: "linux", Architecture: "arm64"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -191,7 +192,7 @@ func FuzzDockerfile(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		images, err := imagesOf(text, oci.Platform{OS: "linux", Architecture: "arm64"})
+		images, err := imagesOf(text, ocispec.Platform{OS: "linux", Architecture: "arm64"})
 		if err != nil {
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%q: %v", text, err)
@@ -199,7 +200,7 @@ func FuzzDockerfile(f *testing.F) {
 			return
 		}
 		holdToEngine(t, text, images)
-		again, err := imagesOf(text+"\n\n# the end\n", oci.Platform{OS: "linux", Architecture: "arm64"})
+		again, err := imagesOf(text+"\n\n# the end\n", ocispec.Platform{OS: "linux", Architecture: "arm64"})
 		if diff := cmp.Diff(images, again); err == nil && diff != "" {
 			t.Errorf("%q: with a comment behind (-before +after):\n%s", text, diff)
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
@@ -57,13 +59,13 @@ func TestHostileDocuments(t *testing.T) {
 func readAll(t testing.TB, raw []byte) {
 	t.Helper()
 	_, _ = oci.Classify("application/json", raw)
-	doc := oci.Document{MediaType: oci.TypeIndex, Bytes: raw}
+	doc := oci.Document{MediaType: ocispec.MediaTypeImageIndex, Bytes: raw}
 	_, _ = oci.ParseIndex(doc)
 	_, _ = oci.ParseManifest(doc)
 	_ = oci.Annotations(doc)
 	manifest := []byte(ociKind.text("{}", ociKind.layerOf("old", 5), ""))
-	_, _ = oci.Augment(t.Context(), anything{manifest, raw}, oci.NewDocument(oci.TypeManifest, manifest), everything, linuxAMD64)
-	_, _ = oci.Augment(t.Context(), anything{raw, []byte(`{}`)}, oci.Document{MediaType: oci.TypeManifest, Bytes: raw}, everything, linuxAMD64)
+	_, _ = oci.Augment(t.Context(), anything{manifest, raw}, oci.NewDocument(ocispec.MediaTypeImageManifest, manifest), everything, linuxAMD64)
+	_, _ = oci.Augment(t.Context(), anything{raw, []byte(`{}`)}, oci.Document{MediaType: ocispec.MediaTypeImageManifest, Bytes: raw}, everything, linuxAMD64)
 }
 
 // TestLimits serves what is within each limit, and refuses what is beyond.

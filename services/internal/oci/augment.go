@@ -3,11 +3,12 @@ package oci
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -63,7 +64,7 @@ type Source interface {
 	// Manifest answers a manifest or index.
 	Manifest(ctx context.Context, d digest.Digest) (Document, error)
 	// Config answers an image config.
-	Config(ctx context.Context, d Descriptor) ([]byte, error)
+	Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
 }
 
 // Image is an augmented image manifest and its config.
@@ -85,7 +86,7 @@ type Augmented struct {
 // gives the same bytes, always and everywhere. fault.NotFound when an index has
 // no such entry; fault.Invalid when a document is malformed, or there are more of
 // them, or larger ones, than the limits allow.
-func Augment(ctx context.Context, src Source, root Document, a Addition, wanted ...Platform) (Augmented, error) {
+func Augment(ctx context.Context, src Source, root Document, a Addition, wanted ...ocispec.Platform) (Augmented, error) {
 	src = &metered{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
 	if !IsIndex(root.MediaType) {
 		img, err := a.image(ctx, src, root)
@@ -117,17 +118,13 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, wanted 
 	return out, err
 }
 
-// matches are the positions of the entries that are for one of the platforms.
-func matches(root Document, index Index, wanted []Platform) ([]int, error) {
-	var out []int
-	for i, e := range index.Manifests {
-		if e.Platform != nil && anyMatches(wanted, *e.Platform) && !IsIndex(e.MediaType) {
-			out = append(out, i)
-		}
-	}
+// matches are the positions of the entries that are for one of the platforms, at least
+// one and at most limits.ImagesChanged.
+func matches(root Document, index ocispec.Index, wanted []ocispec.Platform) ([]int, error) {
+	out := Matching(index, wanted...)
 	switch {
 	case len(out) == 0:
-		return nil, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platforms(index))
+		return nil, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platformsOf(index))
 	case len(out) > limits.ImagesChanged:
 		return nil, fault.Invalid.Newf("The image index %s has %d images for %s; something can be added to %d at most",
 			root.Digest, len(out), Platforms(wanted), limits.ImagesChanged)
@@ -135,14 +132,10 @@ func matches(root Document, index Index, wanted []Platform) ([]int, error) {
 	return out, nil
 }
 
-func anyMatches(wanted []Platform, p Platform) bool {
-	return slices.ContainsFunc(wanted, func(w Platform) bool { return w.Matches(p) })
-}
-
 // shownPlatforms is how many platforms a message lists.
 const shownPlatforms = 20
 
-func platforms(x Index) string {
+func platformsOf(x ocispec.Index) string {
 	var list []string
 	for _, m := range x.Manifests {
 		if m.Platform == nil || m.Platform.OS == "unknown" {
@@ -152,7 +145,7 @@ func platforms(x Index) string {
 			list = append(list, "…")
 			break
 		}
-		list = append(list, printable(m.Platform.String()))
+		list = append(list, printable(platforms.Format(*m.Platform)))
 	}
 	if len(list) == 0 {
 		return "no platforms"
@@ -175,7 +168,7 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 	if err != nil {
 		return Image{}, err
 	}
-	if t := m.Config.MediaType; t != TypeConfig && t != TypeDockerConfig {
+	if t := m.Config.MediaType; !IsConfig(t) {
 		return Image{}, fault.Invalid.Newf("%s is not a container image (its config is of type %q), so nothing can be added to it", doc.Digest, fault.Quote(t))
 	}
 	raw, err := src.Config(ctx, m.Config)
@@ -215,12 +208,12 @@ func appendLayers(doc Document, config Document, layers []Layer) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	mediaType := TypeLayer
+	mediaType := ocispec.MediaTypeImageLayerGzip
 	if doc.MediaType == TypeDockerManifest {
 		mediaType = TypeDockerLayer
 	}
 	for _, l := range layers {
-		raw, err := encode(Descriptor{MediaType: mediaType, Digest: l.GzipDigest, Size: l.Size})
+		raw, err := encode(ocispec.Descriptor{MediaType: mediaType, Digest: l.GzipDigest, Size: l.Size})
 		if err != nil {
 			return nil, err
 		}

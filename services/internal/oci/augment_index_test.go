@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -83,7 +84,7 @@ func TestAugmentOfTheOtherPlatform(t *testing.T) {
 	r := repo{}
 	amd, arm := r.image(ociKind, `{"architecture":"amd64"}`), r.image(ociKind, `{"architecture":"arm64"}`)
 	root := r.index(ociKind, describe(amd, platform("linux", "amd64", "")), describe(arm, platform("linux", "arm64", "v8")))
-	out, err := oci.Augment(t.Context(), r, root, oneLayer, oci.Platform{OS: "linux", Architecture: "arm64"})
+	out, err := oci.Augment(t.Context(), r, root, oneLayer, ocispec.Platform{OS: "linux", Architecture: "arm64"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestAugmentIndexRefuses(t *testing.T) {
 	img := r.image(ociKind, `{"architecture":"amd64"}`)
 	nested := r.index(ociKind, describe(img, platform("linux", "amd64", "")))
 	amd64 := platform("linux", "amd64", "")
-	lost := oci.NewDocument(oci.TypeManifest, []byte("lost"))
+	lost := oci.NewDocument(ocispec.MediaTypeImageManifest, []byte("lost"))
 	text := func(entry string) string { return `{"manifests":[` + entry + `]}` }
 	for _, tc := range []struct {
 		name, in string
@@ -148,11 +149,11 @@ func TestAugmentIndexRefuses(t *testing.T) {
 		{"a member twice", `{"manifests":[` + describe(img, amd64) + `],"manifests":[` + describe(img, amd64) + `]}`, fault.Invalid},
 		{"a member of the entry twice", text(describe(img, amd64+`,"digest":"`+img.Digest.String()+`"`)), fault.Invalid},
 		{"an entry that is gone", text(describe(lost, amd64)), fault.NotFound},
-		{"an index that says it is a manifest", text(strings.Replace(describe(nested, amd64), oci.TypeIndex, oci.TypeManifest, 1)), fault.Invalid},
+		{"an index that says it is a manifest", text(strings.Replace(describe(nested, amd64), ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, 1)), fault.Invalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := oci.Augment(t.Context(), r, oci.NewDocument(oci.TypeIndex, []byte(tc.in)), oneLayer, linuxAMD64)
+			_, err := oci.Augment(t.Context(), r, oci.NewDocument(ocispec.MediaTypeImageIndex, []byte(tc.in)), oneLayer, linuxAMD64)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}

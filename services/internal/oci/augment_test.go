@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -63,10 +64,10 @@ func sameDocument(t testing.TB, want, got oci.Document) {
 func TestAugmentManifestWithoutInnerMediaType(t *testing.T) {
 	t.Parallel()
 	r := repo{}
-	config := r.add(oci.TypeConfig, `{"architecture":"amd64"}`)
+	config := r.add(ocispec.MediaTypeImageConfig, `{"architecture":"amd64"}`)
 	raw := fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[]}`, describe(config, ""))
-	out := augment(t, r, r.add(oci.TypeManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
-	if out.Root.MediaType != oci.TypeManifest || bytes.Contains(out.Root.Bytes, []byte(`"mediaType":"`+oci.TypeManifest)) {
+	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
+	if out.Root.MediaType != ocispec.MediaTypeImageManifest || bytes.Contains(out.Root.Bytes, []byte(`"mediaType":"`+ocispec.MediaTypeImageManifest)) {
 		t.Errorf("%s: %s", out.Root.MediaType, out.Root.Bytes)
 	}
 	if !bytes.Contains(out.Root.Bytes, []byte(ociKind.layerOf("x.tar.gz", 11))) {
@@ -77,9 +78,9 @@ func TestAugmentManifestWithoutInnerMediaType(t *testing.T) {
 func TestAugmentKeepsTheConfigDescriptor(t *testing.T) {
 	t.Parallel()
 	r := repo{}
-	config := r.add(oci.TypeConfig, `{}`)
+	config := r.add(ocispec.MediaTypeImageConfig, `{}`)
 	raw := `{"layers":[],"config":` + describe(config, `,"data":"e30=","annotations":{"a":"b"}`) + `}`
-	out := augment(t, r, r.add(oci.TypeManifest, raw), oci.Addition{Cmd: []string{"x"}})
+	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Cmd: []string{"x"}})
 	want := `{"layers":[],"config":` + describe(out.Images[0].Config, `,"annotations":{"a":"b"}`) + `}`
 	if got := string(out.Root.Bytes); got != want {
 		t.Errorf("inline data must go, the rest must stay:\n got %s\nwant %s", got, want)
@@ -89,9 +90,9 @@ func TestAugmentKeepsTheConfigDescriptor(t *testing.T) {
 func TestAugmentNullLayers(t *testing.T) {
 	t.Parallel()
 	r := repo{}
-	config := r.add(oci.TypeConfig, `{}`)
+	config := r.add(ocispec.MediaTypeImageConfig, `{}`)
 	for _, raw := range []string{`{"config":` + describe(config, "") + `}`, `{"layers":null,"config":` + describe(config, "") + `}`} {
-		out := augment(t, r, r.add(oci.TypeManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
+		out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
 		m, err := oci.ParseManifest(out.Root)
 		if err != nil || len(m.Layers) != 1 {
 			t.Errorf("%s: %+v, %v", raw, m, err)
@@ -102,13 +103,13 @@ func TestAugmentNullLayers(t *testing.T) {
 func TestAugmentRefuses(t *testing.T) {
 	t.Parallel()
 	r := repo{}
-	config := r.add(oci.TypeConfig, `{}`)
-	twice := r.add(oci.TypeConfig, `{"config":{"Env":["A=1"]},"config":{"Env":["A=2"]}}`)
-	twiceInside := r.add(oci.TypeConfig, `{"config":{"Cmd":["a"],"Cmd":["b"]}}`)
-	wrong := r.add(oci.TypeConfig, `{"config":{"Entrypoint":"sh"}}`)
-	list := r.add(oci.TypeConfig, `[]`)
+	config := r.add(ocispec.MediaTypeImageConfig, `{}`)
+	twice := r.add(ocispec.MediaTypeImageConfig, `{"config":{"Env":["A=1"]},"config":{"Env":["A=2"]}}`)
+	twiceInside := r.add(ocispec.MediaTypeImageConfig, `{"config":{"Cmd":["a"],"Cmd":["b"]}}`)
+	wrong := r.add(ocispec.MediaTypeImageConfig, `{"config":{"Entrypoint":"sh"}}`)
+	list := r.add(ocispec.MediaTypeImageConfig, `[]`)
 	helm := r.add("application/vnd.cncf.helm.config.v1+json", `{}`)
-	lost := oci.NewDocument(oci.TypeConfig, []byte(`{"lost":1}`))
+	lost := oci.NewDocument(ocispec.MediaTypeImageConfig, []byte(`{"lost":1}`))
 	with := func(d oci.Document) string { return `{"config":` + describe(d, "") + `,"layers":[]}` }
 	for _, tc := range []struct {
 		name, in string
@@ -130,7 +131,7 @@ func TestAugmentRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := oci.Augment(t.Context(), r, oci.NewDocument(oci.TypeManifest, []byte(tc.in)),
+			_, err := oci.Augment(t.Context(), r, oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(tc.in)),
 				oci.Addition{Cmd: []string{"x"}, Layers: []oci.Layer{added("x")}}, linuxAMD64)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("got %v; want %v with %q", err, tc.want, tc.text)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -16,17 +17,17 @@ const desc = `{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"
 func TestClassify(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, header, in, want string }{
-		{"OCI manifest", oci.TypeManifest, `{"schemaVersion":2,"mediaType":"` + oci.TypeManifest + `"}`, oci.TypeManifest},
+		{"OCI manifest", ocispec.MediaTypeImageManifest, `{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageManifest + `"}`, ocispec.MediaTypeImageManifest},
 		{"Docker manifest", oci.TypeDockerManifest, `{"schemaVersion":2,"mediaType":"` + oci.TypeDockerManifest + `"}`, oci.TypeDockerManifest},
-		{"OCI index", oci.TypeIndex, `{"mediaType":"` + oci.TypeIndex + `"}`, oci.TypeIndex},
+		{"OCI index", ocispec.MediaTypeImageIndex, `{"mediaType":"` + ocispec.MediaTypeImageIndex + `"}`, ocispec.MediaTypeImageIndex},
 		{"Docker list", oci.TypeDockerIndex, `{"mediaType":"` + oci.TypeDockerIndex + `"}`, oci.TypeDockerIndex},
-		{"no inner type", oci.TypeManifest, `{"schemaVersion":2,"config":` + desc + `}`, oci.TypeManifest},
-		{"inner type wins", oci.TypeManifest, `{"mediaType":"` + oci.TypeDockerManifest + `"}`, oci.TypeDockerManifest},
-		{"header with parameters", oci.TypeIndex + " ; charset=utf-8", `{"manifests":[]}`, oci.TypeIndex},
-		{"generic type, a manifest", "application/json", `{"config":` + desc + `}`, oci.TypeManifest},
-		{"generic type, an index", "application/json", `{"manifests":[]}`, oci.TypeIndex},
+		{"no inner type", ocispec.MediaTypeImageManifest, `{"schemaVersion":2,"config":` + desc + `}`, ocispec.MediaTypeImageManifest},
+		{"inner type wins", ocispec.MediaTypeImageManifest, `{"mediaType":"` + oci.TypeDockerManifest + `"}`, oci.TypeDockerManifest},
+		{"header with parameters", ocispec.MediaTypeImageIndex + " ; charset=utf-8", `{"manifests":[]}`, ocispec.MediaTypeImageIndex},
+		{"generic type, a manifest", "application/json", `{"config":` + desc + `}`, ocispec.MediaTypeImageManifest},
+		{"generic type, an index", "application/json", `{"manifests":[]}`, ocispec.MediaTypeImageIndex},
 		{"generic type, Docker", "text/plain; charset=utf-8", `{"config":{"mediaType":"` + oci.TypeDockerConfig + `"}}`, oci.TypeDockerManifest},
-		{"no type at all", "", `{"schemaVersion":2,"config":` + desc + `}`, oci.TypeManifest},
+		{"no type at all", "", `{"schemaVersion":2,"config":` + desc + `}`, ocispec.MediaTypeImageManifest},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -44,14 +45,14 @@ func TestClassifyRefuses(t *testing.T) {
 		{"schema 1 by type", oci.TypeDockerSchema1, `{"name":"a"}`, "UNSUPPORTED"},
 		{"signed schema 1", oci.TypeDockerSigned1, `{"schemaVersion":1,"signatures":[{}]}`, "UNSUPPORTED"},
 		{"signed schema 1 by inner type", "", `{"mediaType":"` + oci.TypeDockerSigned1 + `"}`, "UNSUPPORTED"},
-		{"nothing", oci.TypeManifest, ``, ""},
-		{"a web page", oci.TypeManifest, `<html>please sign in</html>`, ""},
-		{"a list", oci.TypeManifest, `[]`, ""},
-		{"a text", oci.TypeManifest, `"x"`, ""},
-		{"two documents", oci.TypeManifest, `{}{}`, ""},
+		{"nothing", ocispec.MediaTypeImageManifest, ``, ""},
+		{"a web page", ocispec.MediaTypeImageManifest, `<html>please sign in</html>`, ""},
+		{"a list", ocispec.MediaTypeImageManifest, `[]`, ""},
+		{"a text", ocispec.MediaTypeImageManifest, `"x"`, ""},
+		{"two documents", ocispec.MediaTypeImageManifest, `{}{}`, ""},
 		{"an error body", "application/json", `{"errors":[{"code":"DENIED"}]}`, ""},
 		{"something else", "application/json", `{"mediaType":"application/vnd.example+json"}`, ""},
-		{"a version that is no number", oci.TypeManifest, `{"schemaVersion":"2"}`, ""},
+		{"a version that is no number", ocispec.MediaTypeImageManifest, `{"schemaVersion":"2"}`, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,8 +69,8 @@ func TestClassifyRefuses(t *testing.T) {
 
 func TestNewDocument(t *testing.T) {
 	t.Parallel()
-	got := oci.NewDocument(oci.TypeManifest, []byte("test"))
-	want := oci.Document{MediaType: oci.TypeManifest, Digest: sha256, Bytes: []byte("test")}
+	got := oci.NewDocument(ocispec.MediaTypeImageManifest, []byte("test"))
+	want := oci.Document{MediaType: ocispec.MediaTypeImageManifest, Digest: sha256, Bytes: []byte("test")}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -79,9 +80,9 @@ func TestParseManifest(t *testing.T) {
 	t.Parallel()
 	in := `{"config":` + desc + `,"layers":[{"mediaType":"x","digest":"` + sha256 + `","size":7,"urls":["https://a"],"annotations":{"k":"v"}}],
 		"subject":` + desc + `,"unknown":[1]}`
-	got, err := oci.ParseManifest(oci.NewDocument(oci.TypeManifest, []byte(in)))
-	config := oci.Descriptor{MediaType: oci.TypeConfig, Digest: sha256, Size: 2}
-	want := oci.Manifest{Config: config, Subject: &config, Layers: []oci.Descriptor{
+	got, err := oci.ParseManifest(oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(in)))
+	config := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: sha256, Size: 2}
+	want := ocispec.Manifest{Config: config, Subject: &config, Layers: []ocispec.Descriptor{
 		{MediaType: "x", Digest: sha256, Size: 7, URLs: []string{"https://a"}, Annotations: map[string]string{"k": "v"}},
 	}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -92,11 +93,11 @@ func TestParseManifest(t *testing.T) {
 func TestMalformedDocuments(t *testing.T) {
 	t.Parallel()
 	manifest := func(raw string) error {
-		_, err := oci.ParseManifest(oci.NewDocument(oci.TypeManifest, []byte(raw)))
+		_, err := oci.ParseManifest(oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(raw)))
 		return err
 	}
 	index := func(raw string) error {
-		_, err := oci.ParseIndex(oci.NewDocument(oci.TypeIndex, []byte(raw)))
+		_, err := oci.ParseIndex(oci.NewDocument(ocispec.MediaTypeImageIndex, []byte(raw)))
 		return err
 	}
 	for _, tc := range []struct {
@@ -127,7 +128,7 @@ func TestMalformedDocuments(t *testing.T) {
 
 func FuzzClassify(f *testing.F) {
 	f.Add("application/json", []byte(`{"schemaVersion":1}`))
-	f.Add(oci.TypeManifest, []byte(`{"config":`+desc+`}`))
+	f.Add(ocispec.MediaTypeImageManifest, []byte(`{"config":`+desc+`}`))
 	f.Add(";", []byte(`{"manifests":null,"config":null,"mediaType":null}`))
 	f.Fuzz(func(t *testing.T, header string, raw []byte) {
 		got, err := oci.Classify(header, raw)
@@ -144,7 +145,7 @@ func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(`{"config":` + desc + `,"layers":[` + desc + `],"subject":` + desc + `}`))
 	f.Add([]byte(`{"config":` + desc + `,"layers":null}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		m, err := oci.ParseManifest(oci.NewDocument(oci.TypeManifest, raw))
+		m, err := oci.ParseManifest(oci.NewDocument(ocispec.MediaTypeImageManifest, raw))
 		if err != nil {
 			return
 		}
@@ -158,7 +159,7 @@ func FuzzParseIndex(f *testing.F) {
 	f.Add([]byte(`{"manifests":[` + desc + `]}`))
 	f.Add([]byte(`{"manifests":[{"digest":"` + sha256 + `","size":1,"platform":{"os":"linux","architecture":"arm64","variant":"v8"}}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		x, err := oci.ParseIndex(oci.NewDocument(oci.TypeIndex, raw))
+		x, err := oci.ParseIndex(oci.NewDocument(ocispec.MediaTypeImageIndex, raw))
 		if err != nil {
 			return
 		}
@@ -168,7 +169,7 @@ func FuzzParseIndex(f *testing.F) {
 	})
 }
 
-func checkDescriptor(t *testing.T, d oci.Descriptor) {
+func checkDescriptor(t *testing.T, d ocispec.Descriptor) {
 	t.Helper()
 	if _, err := digest.Parse(d.Digest.String()); err != nil || d.Size < 0 {
 		t.Errorf("accepted the descriptor %+v", d)

@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/oci"
 )
 
 func TestJoin(t *testing.T) {
 	t.Parallel()
-	single := oci.NewDocument(oci.TypeManifest, []byte(`{"schemaVersion":2}`))
-	arm := oci.Platform{OS: "linux", Architecture: "arm64"}
-	entry := `{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + single.Digest.String() + `","size":19,"platform":{"os":"linux","architecture":"arm64"}}`
-	inner := oci.NewDocument(oci.TypeIndex, []byte(`{"schemaVersion":2,"manifests":[`+entry+`]}`))
+	single := oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(`{"schemaVersion":2}`))
+	arm := ocispec.Platform{OS: "linux", Architecture: "arm64"}
+	entry := `{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` + single.Digest.String() + `","size":19,"platform":{"architecture":"arm64","os":"linux"}}`
+	inner := oci.NewDocument(ocispec.MediaTypeImageIndex, []byte(`{"schemaVersion":2,"manifests":[`+entry+`]}`))
 	want := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[` + entry + `,` + entry + `],"annotations":{"k":"v"}}`
 	got, err := oci.Join([]oci.Part{{Image: single, Platform: arm}, {Image: inner}}, map[string]string{"k": "v"})
 	if err != nil {
@@ -22,7 +23,7 @@ func TestJoin(t *testing.T) {
 	if diff := cmp.Diff(want, string(got.Bytes)); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := oci.Join([]oci.Part{{Image: oci.NewDocument(oci.TypeIndex, []byte(`{"manifests":[{"digest":"x"}]}`))}}, nil); err == nil {
+	if _, err := oci.Join([]oci.Part{{Image: oci.NewDocument(ocispec.MediaTypeImageIndex, []byte(`{"manifests":[{"digest":"x"}]}`))}}, nil); err == nil {
 		t.Error("a malformed part is taken")
 	}
 }

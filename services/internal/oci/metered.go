@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -24,7 +25,7 @@ func (m *metered) Manifest(ctx context.Context, d digest.Digest) (Document, erro
 	return doc, m.take(len(doc.Bytes))
 }
 
-func (m *metered) Config(ctx context.Context, d Descriptor) ([]byte, error) {
+func (m *metered) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	raw, err := m.Source.Config(ctx, d)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package oci knows image names, platforms, manifests and how to put something
 // on top of an image (see Augment). It is pure: what has to be fetched comes
 // through the Source that a caller passes in. The truth is the OCI image
-// specification v1.1 and, for images made before it, Docker's image manifest
+// specification v1.1, whose types are used as they are, and, for images made before it, Docker's image manifest
 // version 2, schema 2.
 package oci
 
@@ -11,18 +11,15 @@ import (
 	"fmt"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/bounded"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// Media types of documents and layers.
+// Media types of Docker's manifests and layers; those of OCI are in image-spec.
 const (
-	TypeIndex          = "application/vnd.oci.image.index.v1+json"
-	TypeManifest       = "application/vnd.oci.image.manifest.v1+json"
-	TypeConfig         = "application/vnd.oci.image.config.v1+json"
-	TypeLayer          = "application/vnd.oci.image.layer.v1.tar+gzip"
 	TypeDockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
 	TypeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	TypeDockerConfig   = "application/vnd.docker.container.image.v1+json"
@@ -34,17 +31,6 @@ const (
 // MetaCode is the key under which a fault carries the error code of the
 // distribution specification, where its kind alone does not decide it.
 const MetaCode = "oci-code"
-
-// Descriptor points at a document or layer.
-type Descriptor struct {
-	MediaType   string            `json:"mediaType,omitempty"`
-	Digest      digest.Digest     `json:"digest"`
-	Size        int64             `json:"size"`
-	URLs        []string          `json:"urls,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	// Platform is nil where the descriptor states none.
-	Platform *Platform `json:"platform,omitempty"`
-}
 
 // Document is a manifest, an index or a config, in the exact bytes that its
 // digest is of.
@@ -89,30 +75,16 @@ func NewDocument(mediaType string, raw []byte) Document {
 	return Document{MediaType: mediaType, Digest: digest.FromBytes(raw), Bytes: raw}
 }
 
-// Manifest is what we read of an image manifest.
-type Manifest struct {
-	Config Descriptor
-	// Layers, lowest first.
-	Layers []Descriptor
-	// Subject is the manifest that this one refers to; nil for an image.
-	Subject *Descriptor
-}
-
-// Index is what we read of an image index.
-type Index struct {
-	Manifests []Descriptor
-}
-
 // Classify settles a document's media type. header is the Content-Type that it
 // came with; the document's own member wins, and where neither tells, its
 // content does. Docker schema 1 and what is no manifest at all are refused as
 // fault.Invalid.
 func Classify(header string, raw []byte) (mediaType string, err error) {
 	var probe struct {
-		MediaType     string          `json:"mediaType"`
-		SchemaVersion int             `json:"schemaVersion"`
-		Manifests     json.RawMessage `json:"manifests"`
-		Config        *Descriptor     `json:"config"`
+		MediaType     string              `json:"mediaType"`
+		SchemaVersion int                 `json:"schemaVersion"`
+		Manifests     json.RawMessage     `json:"manifests"`
+		Config        *ocispec.Descriptor `json:"config"`
 	}
 	if err := Decode(raw, &probe); err != nil {
 		return "", fault.Invalid.New("The registry answered something that is not an image manifest", err)
@@ -129,11 +101,11 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	case IsIndex(mediaType) || IsManifest(mediaType):
 		return mediaType, nil
 	case probe.Manifests != nil:
-		return TypeIndex, nil
+		return ocispec.MediaTypeImageIndex, nil
 	case probe.Config != nil && probe.Config.MediaType == TypeDockerConfig:
 		return TypeDockerManifest, nil
 	case probe.Config != nil:
-		return TypeManifest, nil
+		return ocispec.MediaTypeImageManifest, nil
 	}
 	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is not an image manifest", fault.Quote(mediaType))
 }
@@ -144,27 +116,35 @@ func cutMediaType(header string) (mediaType, params string, found bool) {
 }
 
 // IsIndex says whether a media type is that of a multi-platform index.
-func IsIndex(mediaType string) bool { return mediaType == TypeIndex || mediaType == TypeDockerIndex }
+func IsIndex(mediaType string) bool {
+	return mediaType == ocispec.MediaTypeImageIndex || mediaType == TypeDockerIndex
+}
 
 // IsManifest says whether a media type is that of an image manifest.
 func IsManifest(mediaType string) bool {
-	return mediaType == TypeManifest || mediaType == TypeDockerManifest
+	return mediaType == ocispec.MediaTypeImageManifest || mediaType == TypeDockerManifest
 }
 
-// ParseManifest reads an image manifest. fault.Invalid when it is malformed.
-func ParseManifest(d Document) (Manifest, error) {
-	var m Manifest
+// IsConfig says whether a media type is that of a container image's config.
+func IsConfig(mediaType string) bool {
+	return mediaType == ocispec.MediaTypeImageConfig || mediaType == TypeDockerConfig
+}
+
+// ParseManifest reads an image manifest, its layers lowest first. fault.Invalid when it
+// is malformed.
+func ParseManifest(d Document) (ocispec.Manifest, error) {
+	var m ocispec.Manifest
 	if err := Decode(d.Bytes, &m); err != nil {
 		return m, malformed(d, err)
-	}
-	if err := m.Config.validate(); err != nil {
-		return m, malformed(d, fmt.Errorf("config: %w", err))
 	}
 	if len(m.Layers) > limits.ImageLayers {
 		return m, fault.Invalid.Newf("The image %s has %d layers; at most %d are served", d.Digest, len(m.Layers), limits.ImageLayers)
 	}
-	for i, l := range m.Layers {
-		if err := l.validate(); err != nil {
+	if err := check(&m.Config); err != nil {
+		return m, malformed(d, fmt.Errorf("config: %w", err))
+	}
+	for i := range m.Layers {
+		if err := check(&m.Layers[i]); err != nil {
 			return m, malformed(d, fmt.Errorf("layer %d: %w", i, err))
 		}
 	}
@@ -172,23 +152,26 @@ func ParseManifest(d Document) (Manifest, error) {
 }
 
 // ParseIndex reads an image index. fault.Invalid when it is malformed.
-func ParseIndex(d Document) (Index, error) {
-	var x Index
+func ParseIndex(d Document) (ocispec.Index, error) {
+	var x ocispec.Index
 	if err := Decode(d.Bytes, &x); err != nil {
 		return x, malformed(d, err)
 	}
 	if len(x.Manifests) > limits.IndexEntries {
 		return x, fault.Invalid.Newf("The image index %s has %d entries; at most %d are served", d.Digest, len(x.Manifests), limits.IndexEntries)
 	}
-	for i, m := range x.Manifests {
-		if err := m.validate(); err != nil {
+	for i := range x.Manifests {
+		if err := check(&x.Manifests[i]); err != nil {
 			return x, malformed(d, fmt.Errorf("entry %d: %w", i, err))
 		}
 	}
 	return x, nil
 }
 
-func (d Descriptor) validate() error {
+// check drops content that a descriptor holds inline: nobody reads it, and it would be
+// remembered with the descriptor.
+func check(d *ocispec.Descriptor) error {
+	d.Data = nil
 	if d.Size < 0 {
 		return fmt.Errorf("negative size %d", d.Size)
 	}

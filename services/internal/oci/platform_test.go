@@ -4,7 +4,9 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/containerd/platforms"
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -12,10 +14,10 @@ import (
 
 func TestParsePlatform(t *testing.T) {
 	t.Parallel()
-	amd64, arm64 := oci.Platform{OS: "linux", Architecture: "amd64"}, oci.Platform{OS: "linux", Architecture: "arm64"}
+	amd64, arm64 := ocispec.Platform{OS: "linux", Architecture: "amd64"}, ocispec.Platform{OS: "linux", Architecture: "arm64"}
 	for _, tc := range []struct {
 		name, in string
-		want     oci.Platform
+		want     ocispec.Platform
 	}{
 		{"default", "", amd64},
 		{"architecture", "arm64", arm64},
@@ -25,10 +27,10 @@ func TestParsePlatform(t *testing.T) {
 		{"capitals", "Linux/ARM64", arm64},
 		{"the variant every arm64 has", "linux/arm64/v8", arm64},
 		{"the variant every amd64 has", "amd64/v1", amd64},
-		{"variant", "linux/amd64/v3", oci.Platform{OS: "linux", Architecture: "amd64", Variant: "v3"}},
-		{"arm", "linux/arm/v6", oci.Platform{OS: "linux", Architecture: "arm", Variant: "v6"}},
-		{"the variant arm means", "linux/arm/v7", oci.Platform{OS: "linux", Architecture: "arm"}},
-		{"other", "linux/riscv64", oci.Platform{OS: "linux", Architecture: "riscv64"}},
+		{"variant", "linux/amd64/v3", ocispec.Platform{OS: "linux", Architecture: "amd64", Variant: "v3"}},
+		{"arm", "linux/arm/v6", ocispec.Platform{OS: "linux", Architecture: "arm", Variant: "v6"}},
+		{"the variant arm means", "linux/arm/v7", ocispec.Platform{OS: "linux", Architecture: "arm"}},
+		{"other", "linux/riscv64", ocispec.Platform{OS: "linux", Architecture: "riscv64"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,15 +57,15 @@ func TestParsePlatformRefuses(t *testing.T) {
 	}
 }
 
-func TestMatches(t *testing.T) {
+func TestMatching(t *testing.T) {
 	t.Parallel()
-	p := func(arch, variant string) oci.Platform {
-		return oci.Platform{OS: "linux", Architecture: arch, Variant: variant}
+	p := func(arch, variant string) ocispec.Platform {
+		return ocispec.Platform{OS: "linux", Architecture: arch, Variant: variant}
 	}
 	for _, tc := range []struct {
 		name  string
-		asked oci.Platform
-		image oci.Platform
+		asked ocispec.Platform
+		image ocispec.Platform
 		want  bool
 	}{
 		{"same", p("amd64", ""), p("amd64", ""), true},
@@ -72,12 +74,21 @@ func TestMatches(t *testing.T) {
 		{"arm v6 is another", p("arm", ""), p("arm", "v6"), false},
 		{"amd64 v3 is another", p("amd64", ""), p("amd64", "v3"), false},
 		{"other architecture", p("amd64", ""), p("arm64", ""), false},
-		{"other system", p("amd64", ""), oci.Platform{OS: "windows", Architecture: "amd64"}, false},
-		{"attestation", p("amd64", ""), oci.Platform{OS: "unknown", Architecture: "unknown"}, false},
-		{"OS version does not matter", p("amd64", ""), oci.Platform{OS: "linux", Architecture: "amd64", OSVersion: "1"}, true},
+		{"other system", p("amd64", ""), ocispec.Platform{OS: "windows", Architecture: "amd64"}, false},
+		{"attestation", p("amd64", ""), ocispec.Platform{OS: "unknown", Architecture: "unknown"}, false},
+		{"OS version does not matter", p("amd64", ""), ocispec.Platform{OS: "linux", Architecture: "amd64", OSVersion: "1"}, true},
 	} {
-		if got := tc.asked.Matches(tc.image); got != tc.want {
-			t.Errorf("%s: %s matches %s = %v", tc.name, tc.asked, tc.image, got)
+		x := ocispec.Index{Manifests: []ocispec.Descriptor{
+			{MediaType: ocispec.MediaTypeImageManifest}, // states no platform
+			{MediaType: ocispec.MediaTypeImageIndex, Platform: &tc.image},
+			{MediaType: ocispec.MediaTypeImageManifest, Platform: &tc.image},
+		}}
+		var want []int
+		if tc.want {
+			want = []int{2}
+		}
+		if d := cmp.Diff(want, oci.Matching(x, tc.asked)); d != "" {
+			t.Errorf("%s: %s", tc.name, d)
 		}
 	}
 }
@@ -91,9 +102,9 @@ func FuzzParsePlatform(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := oci.ParsePlatform(p.String())
-		if err != nil || !cmp.Equal(again, p) || !p.Matches(again) {
-			t.Errorf("%q: %s parses to %+v, %v", s, p, again, err)
+		again, err := oci.ParsePlatform(platforms.Format(p))
+		if err != nil || !cmp.Equal(again, p) || !platforms.NewMatcher(p).Match(again) {
+			t.Errorf("%q: %+v parses to %+v, %v", s, p, again, err)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -23,7 +24,7 @@ func (r repo) Manifest(_ context.Context, d digest.Digest) (oci.Document, error)
 	return doc, nil
 }
 
-func (r repo) Config(ctx context.Context, d oci.Descriptor) ([]byte, error) {
+func (r repo) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	doc, err := r.Manifest(ctx, d.Digest)
 	return doc.Bytes, err
 }
@@ -38,7 +39,7 @@ func (r repo) add(mediaType, raw string) oci.Document {
 type kind struct{ index, manifest, config, layer string }
 
 var (
-	ociKind    = kind{oci.TypeIndex, oci.TypeManifest, oci.TypeConfig, oci.TypeLayer}
+	ociKind    = kind{ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageConfig, ocispec.MediaTypeImageLayerGzip}
 	dockerKind = kind{oci.TypeDockerIndex, oci.TypeDockerManifest, oci.TypeDockerConfig, oci.TypeDockerLayer}
 )
 

@@ -39,7 +39,7 @@ const (
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
-		"proto/gen/...", "services/internal/addition", "services/internal/answer", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
+		"proto/gen/...", "services/internal/answer", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
 		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
 	}
 }
@@ -57,10 +57,9 @@ func Rules() []Rule {
 		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
 		{Package: "services/internal/limits", Only: []string{"fmt"}},
 		{Package: "services/internal/bounded", Only: []string{}},
-		{Package: "services/internal/oci", May: []string{"services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
-			"github.com/opencontainers/go-digest", "github.com/distribution/reference",
+		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
+			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
 		}},
-		{Package: "services/internal/addition", May: []string{"proto/gen/...", "services/internal/oci"}},
 		{Package: "services/internal/caller", May: []string{
 			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
 		}},
@@ -98,6 +97,7 @@ func Rules() []Rule {
 		{Package: "services/container/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/moby/buildkit/frontend/dockerfile/command", "github.com/moby/buildkit/frontend/dockerfile/instructions",
 			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
+			"github.com/opencontainers/image-spec/...",
 		}},
 		{Package: "services/conda/solver", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/conda", May: append(plumbing(), "services/conda/...", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
@@ -111,7 +111,7 @@ func Rules() []Rule {
 		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/builder/...", May: []string{
-			"proto/gen/...", "services/builder/...", "services/internal/addition", "services/internal/bounded", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
+			"proto/gen/...", "services/builder/...", "services/internal/bounded", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
 			"services/internal/limits", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 

@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/ref"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/testkit/heap"
 	"slipway.dev/services/internal/upstream"
@@ -113,7 +113,7 @@ func TestHTTPSRegistryRedirectsToHTTP(t *testing.T) {
 
 // many is an index of the largest size that says nothing.
 func many() []byte {
-	return []byte(`{"schemaVersion":2,"mediaType":"` + oci.TypeIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
+	return []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
 }
 
 // TestHostileAnswers lets a registry answer what takes memory. It is refused in
@@ -143,7 +143,7 @@ func TestHostileAnswers(t *testing.T) {
 		serve http.HandlerFunc
 	}{
 		{"an index of nothing", func(rw http.ResponseWriter, _ *http.Request) {
-			rw.Header().Set("Content-Type", oci.TypeIndex)
+			rw.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
 			_, _ = rw.Write(raw)
 		}},
 		{"without an end", endless},
@@ -191,10 +191,10 @@ func TestPagesInACircle(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		pages++
-		rw.Header().Set("Content-Type", oci.TypeIndex)
+		rw.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
 		rw.Header().Set("Link", "<"+r.URL.Path+">; rel=\"next\"")
 		_, _ = fmt.Fprintf(rw, `{"schemaVersion":2,"mediaType":"%s","manifests":[{"mediaType":"%s","digest":"%s","size":1}]}`,
-			oci.TypeIndex, oci.TypeManifest, digest.FromString(fmt.Sprint(pages)))
+			ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, digest.FromString(fmt.Sprint(pages)))
 	})
 	subject, err := ref.New(w.Host + "/team/app@" + w.digest(t).String())
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/fault"
@@ -56,13 +57,13 @@ func (w world) digest(t testing.TB) digest.Digest {
 	return digest.Digest(h.String())
 }
 
-func (w world) config(t testing.TB) oci.Descriptor {
+func (w world) config(t testing.TB) ocispec.Descriptor {
 	t.Helper()
 	m, err := w.image.Manifest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return oci.Descriptor{MediaType: oci.TypeConfig, Digest: digest.Digest(m.Config.Digest.String()), Size: m.Config.Size}
+	return ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: digest.Digest(m.Config.Digest.String()), Size: m.Config.Size}
 }
 
 func TestDocuments(t *testing.T) {
@@ -79,7 +80,7 @@ func TestDocuments(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := oci.Document{MediaType: oci.TypeManifest, Digest: w.digest(t), Bytes: raw}
+			want := oci.Document{MediaType: ocispec.MediaTypeImageManifest, Digest: w.digest(t), Bytes: raw}
 			for _, ref := range []string{"1", w.digest(t).String()} {
 				got, err := w.client.Manifest(t.Context(), w.repo, ref, tc.access)
 				if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -224,7 +225,7 @@ func TestResolveWithoutTheHeader(t *testing.T) {
 	w := newWorld(t, testkit.Open)
 	raw, _ := w.image.RawManifest()
 	w.instead("/manifests/", func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Content-Type", oci.TypeManifest)
+		rw.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 		if r.Method == http.MethodGet {
 			_, _ = rw.Write(raw)
 		}
@@ -243,7 +244,7 @@ func TestRequestHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := <-seen
-	for _, want := range []string{oci.TypeIndex, oci.TypeManifest, oci.TypeDockerIndex, oci.TypeDockerManifest} {
+	for _, want := range []string{ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, oci.TypeDockerIndex, oci.TypeDockerManifest} {
 		if !strings.Contains(h.Get("Accept"), want) {
 			t.Errorf("Accept %q lacks %s", h.Get("Accept"), want)
 		}

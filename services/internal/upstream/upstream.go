@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -142,7 +143,7 @@ func (c *Client) BaseURL(host string) string {
 
 // manifestTypes is what we can read.
 var manifestTypes = strings.Join([]string{
-	oci.TypeIndex, oci.TypeManifest, oci.TypeDockerIndex, oci.TypeDockerManifest,
+	ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, oci.TypeDockerIndex, oci.TypeDockerManifest,
 	oci.TypeDockerSigned1 + ";q=0.1",
 }, ", ")
 
@@ -192,7 +193,7 @@ func (c *Client) Manifest(ctx context.Context, repo Repository, ref string, a Ac
 }
 
 // Config fetches an image config, and verifies it.
-func (c *Client) Config(ctx context.Context, repo Repository, d oci.Descriptor, a Access) ([]byte, error) {
+func (c *Client) Config(ctx context.Context, repo Repository, d ocispec.Descriptor, a Access) ([]byte, error) {
 	resp, err := c.get(ctx, http.MethodGet, "config", repo, "/blobs/"+d.Digest.String(), a, nil)
 	if err != nil {
 		return nil, err
@@ -271,7 +272,7 @@ func (s source) Manifest(ctx context.Context, d digest.Digest) (oci.Document, er
 	return s.client.Manifest(ctx, s.repo, d.String(), s.access)
 }
 
-func (s source) Config(ctx context.Context, d oci.Descriptor) ([]byte, error) {
+func (s source) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	return s.client.Config(ctx, s.repo, d, s.access)
 }
 

@@ -1,4 +1,4 @@
-package addition_test
+package oci_test
 
 import (
 	"testing"
@@ -7,17 +7,16 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/addition"
 	"slipway.dev/services/internal/oci"
 )
 
-func TestOf(t *testing.T) {
+func TestAdditionOf(t *testing.T) {
 	t.Parallel()
-	if !addition.Of(nil).IsZero() {
+	if !oci.AdditionOf(nil).IsZero() {
 		t.Error("nothing adds something")
 	}
 	dir, size := "/work", int64(7)
-	got := addition.Of(&containerv1.ContainerConfig{
+	got := oci.AdditionOf(&containerv1.ContainerConfig{
 		Entrypoint: []string{"/e"}, Cmd: []string{"c"}, Env: []string{"A=1"}, WorkingDir: dir,
 		Layers: []*containerv1.Layer{{Location: "https://l.example/fusion-amd64.json", GzipDigest: "sha256:g", GzipSize: &size, TarDigest: "sha256:t"}},
 	})
