@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 )
 
 // Reasons why a build failed (gateway/contract/container-service.md#reasons).
@@ -28,7 +29,7 @@ const (
 
 // consumeResults takes what workers report, until ctx ends. NATS may go and come.
 func (s *Service) consumeResults(ctx context.Context) {
-	bus.Again(ctx, func(ctx context.Context) error {
+	retry.Forever(ctx, func(ctx context.Context) error {
 		if err := bus.MakeStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
 			return err
 		}

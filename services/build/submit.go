@@ -15,6 +15,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
@@ -30,8 +31,8 @@ func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildReque
 		out, err := s.submitOnce(ctx, req)
 		if errors.Is(err, fault.Exhausted) && round < 2 {
 			// The last of the quota may have gone to this very image a moment ago.
-			if err := sleep(ctx, 20*time.Millisecond); err != nil {
-				return nil, err
+			if !retry.Sleep(ctx, 20*time.Millisecond) {
+				return nil, ctx.Err()
 			}
 			continue
 		}
@@ -40,18 +41,6 @@ func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildReque
 		}
 	}
 	return nil, fault.Unavailable.Newf("Too many builds of this image start and end right now; try again").After(time.Second)
-}
-
-// sleep waits; the error is ctx's, when that ends before.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 func check(req *buildv1.SubmitBuildRequest) error {

@@ -10,6 +10,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/retry"
 )
 
 // tails are the logs that somebody follows in this process. Each is read from the
@@ -76,10 +77,7 @@ func (t *tails) read(ctx context.Context, id string, one *tail) {
 			next += int64(len(chunk.GetEntries()))
 			return false, nil
 		})
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		retry.Sleep(ctx, time.Second)
 	}
 }
 

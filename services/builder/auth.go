@@ -9,6 +9,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -56,7 +57,7 @@ func (l *logins) ask(ctx context.Context, repo upstream.Repository, why buildv1.
 func (l *logins) patiently(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	for {
 		r, err := l.work.GetBuildCredentials(ctx, req)
-		if !away(err) || !pause(ctx, defaultTimeouts().retry) {
+		if !away(err) || !retry.Sleep(ctx, defaultTimeouts().retry) {
 			return r, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"slipway.dev/services/builder/daemon/step"
+	"slipway.dev/services/internal/retry"
 )
 
 // daemonState is what is known of a daemon.
@@ -28,7 +29,7 @@ type daemonState struct {
 
 // watch asks a daemon now and then what it can do.
 func (b *BuildKit) watch(ctx context.Context, name string) {
-	for wait := time.Duration(0); pause(ctx, wait); {
+	for wait := time.Duration(0); retry.Sleep(ctx, wait); {
 		wait = 250 * time.Millisecond
 		if b.probe(ctx, name) {
 			wait = 2 * time.Second

@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 )
 
 // deliver does one delivery of a job, from its message to its acknowledgement.
@@ -126,7 +127,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 			return time.Time{}, err
 		}
 		w.logger(*job).Warn("the build room did not say what to make; trying again", "err", err)
-		pause(ctx, w.timeouts.retry)
+		retry.Sleep(ctx, w.timeouts.retry)
 	}
 }
 

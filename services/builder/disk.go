@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/moby/buildkit/client"
+
+	"slipway.dev/services/internal/retry"
 )
 
 // errDisk ends a build that fills the disk: a cause of its context.
@@ -20,7 +22,7 @@ func (b *BuildKit) watchDisk(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	start := time.Now()
 	go func() {
-		for wait := time.Second; pause(ctx, wait); {
+		for wait := time.Second; retry.Sleep(ctx, wait); {
 			look := time.Now()
 			if b.o.Local.Grown(start) > b.o.Disk {
 				cancel(errDisk)

@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 )
 
 // report sends the rest of the log, then the result, then acknowledges the job,
@@ -38,7 +39,7 @@ func (w *Worker) untilDrained(ctx context.Context) (context.Context, context.Can
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), errDrained) {
-			pause(out, shortly)
+			retry.Sleep(out, shortly)
 			cancel()
 		}
 	})
@@ -62,7 +63,7 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 		if !said {
 			w.Log.Warn("The bus did not take a message; trying again", "subject", subject, "err", err)
 		}
-		if w.NATS.IsClosed() || !pause(ctx, w.timeouts.retry) {
+		if w.NATS.IsClosed() || !retry.Sleep(ctx, w.timeouts.retry) {
 			return fmt.Errorf("publishing on %s: %w", subject, err)
 		}
 	}

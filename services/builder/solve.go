@@ -22,6 +22,7 @@ import (
 
 	"slipway.dev/services/builder/daemon/step"
 	bounds "slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/retry"
 )
 
 // Build makes the image that a job's Dockerfile describes, and pushes it.
@@ -65,7 +66,7 @@ func lost(err error) bool {
 // back waits until a daemon answers again.
 func (b *BuildKit) back(ctx context.Context, arch string) bool {
 	for range 60 {
-		if !pause(ctx, 500*time.Millisecond) {
+		if !retry.Sleep(ctx, 500*time.Millisecond) {
 			return false
 		}
 		if _, c, err := b.choose("", arch); err == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/retry"
 )
 
 // waitsBeforeWord is how often the bus may be asked in vain before somebody is told.
@@ -27,7 +28,7 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 				if tries++; tries == waitsBeforeWord && ctx.Err() == nil {
 					w.Log.Info("Builder waits for the bus", "consumer", q.consumer().Durable, "err", err)
 				}
-				pause(ctx, w.timeouts.retry)
+				retry.Sleep(ctx, w.timeouts.retry)
 				continue
 			}
 			tries = 0
@@ -35,7 +36,7 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 		}
 		if err = w.next(ctx, work, q, c); err != nil {
 			c = nil // it may be gone, with its stream
-			pause(ctx, w.timeouts.retry)
+			retry.Sleep(ctx, w.timeouts.retry)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/retry"
 )
 
 // timeouts are how long a worker waits for things, and between them.
@@ -122,7 +123,7 @@ func (w *Worker) attend(ctx, work context.Context) {
 			announced, announcedAt = now, w.Now()
 			w.announce(p)
 		}
-		if !pause(ctx, w.timeouts.look) {
+		if !retry.Sleep(ctx, w.timeouts.look) {
 			break
 		}
 	}
@@ -136,18 +137,6 @@ func (w *Worker) attend(ctx, work context.Context) {
 type queue struct{ engine, arch string }
 
 func (q queue) consumer() jetstream.ConsumerConfig { return buildbus.JobConsumer(q.engine, q.arch) }
-
-// pause waits; false when ctx ended meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
-}
 
 // logger is the worker's log with the facts about a job.
 func (w *Worker) logger(j Job) *slog.Logger {

@@ -12,6 +12,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -21,8 +22,7 @@ import (
 type sources struct {
 	client   *upstream.Client
 	keychain *caller.Keychain
-	known    *otter.Cache[sourceKey, digest.Digest]
-	flight   upstream.Flight[sourceKey, digest.Digest]
+	known    *memo.Memo[sourceKey, digest.Digest]
 }
 
 type sourceKey struct {
@@ -37,7 +37,7 @@ const sourceTTL = time.Minute
 func newSources(d Deps) *sources {
 	return &sources{
 		client: d.Upstream, keychain: d.Keychain,
-		known: otter.Must(&otter.Options[sourceKey, digest.Digest]{
+		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
 		}),
@@ -72,19 +72,10 @@ func (s *sources) isPublic(ctx context.Context, field string, image oci.Referenc
 }
 
 func (s *sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
-	if d, ok := s.known.GetIfPresent(key); ok {
-		return d, nil
-	}
-	return s.flight.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.head(ctx, key) })
-}
-
-func (s *sources) head(ctx context.Context, key sourceKey) (digest.Digest, error) {
 	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
-	d, err := s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
-	if err == nil {
-		s.known.Set(key, d)
-	}
-	return d, err
+	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+		return s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
+	})
 }
 
 // unreadable says which image it is that cannot be had.

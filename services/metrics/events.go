@@ -13,6 +13,7 @@ import (
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/metricsbus"
+	"slipway.dev/services/internal/retry"
 )
 
 // silence is how long a source may be silent before it is forgotten.
@@ -20,7 +21,7 @@ const silence = 366 * 24 * time.Hour
 
 // Run counts what other rooms publish, until ctx ends. NATS may go and come.
 func (s *Service) Run(ctx context.Context) error {
-	bus.Again(ctx, s.consume, func(err error) {
+	retry.Forever(ctx, s.consume, func(err error) {
 		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
 	})
 	return nil

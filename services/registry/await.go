@@ -13,6 +13,7 @@ import (
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -61,13 +62,8 @@ func (s *Registry) awaitBuild(ctx context.Context, id string) (*buildv1.AwaitBui
 	defer cancel()
 	for {
 		got, err := s.deps.Builds.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: id})
-		if !errors.Is(err, fault.Unavailable) {
+		if !errors.Is(err, fault.Unavailable) || !retry.Sleep(ctx, time.Second) {
 			return got, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(time.Second):
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -105,7 +106,7 @@ type grants struct {
 	hits  *stats.Counter
 	// refused holds unknown and revoked tokens, each for its own time.
 	refused *otter.Cache[string, time.Duration]
-	flight  upstream.Flight[string, *grant]
+	flight  memo.Flight[string, *grant]
 	sub     *nats.Subscription
 }
 

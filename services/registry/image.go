@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -47,14 +48,13 @@ type images struct {
 	control  *upstream.Control
 	keychain *caller.Keychain
 
-	docs     *otter.Cache[docKey, oci.Document]
-	made     *otter.Cache[imageKey, *image]
+	docs     *memo.Memo[docKey, oci.Document]
+	made     *memo.Memo[imageKey, *image]
 	docHits  *stats.Counter
 	madeHits *stats.Counter
-	docFetch upstream.Flight[docKey, oci.Document]
-	making   upstream.Flight[imageKey, *image]
-	tagFetch upstream.Flight[tagKey, digest.Digest]
-	walking  upstream.Flight[imageKey, struct{}]
+	configs  memo.Flight[docKey, []byte]
+	tags     memo.Flight[tagKey, digest.Digest]
+	walking  memo.Flight[imageKey, struct{}]
 }
 
 type docKey struct {
@@ -80,12 +80,12 @@ func newImages(d Deps) *images {
 	return &images{
 		docHits: docHits, madeHits: madeHits,
 		client: d.Upstream, control: d.Control, keychain: d.Keychain,
-		docs: otter.Must(&otter.Options[docKey, oci.Document]{
+		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
 			StatsRecorder: docHits,
 			Weigher:       func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
 		}),
-		made: otter.Must(&otter.Options[imageKey, *image]{
+		made: memo.New(&otter.Options[imageKey, *image]{
 			MaximumWeight: half,
 			StatsRecorder: madeHits,
 			Weigher:       func(_ imageKey, img *image) uint32 { return img.weight() },
@@ -119,28 +119,18 @@ func (s *images) reader(ctx context.Context, g *grant) (reader, error) {
 	return reader{s, a, g.repo}, err
 }
 
-// Manifest answers a manifest or index by digest.
+// Manifest returns a manifest or index by digest.
 func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
-	key := docKey{r.access, r.repo, d}
-	if doc, ok := r.images.docs.GetIfPresent(key); ok {
-		return doc, nil
-	}
-	return r.images.docFetch.Do(ctx, key, func(ctx context.Context) (oci.Document, error) {
-		doc, err := r.images.client.Manifest(ctx, r.repo, d.String(), r.access)
-		if err == nil {
-			r.images.docs.Set(key, doc)
-		}
-		return doc, err
+	return r.images.docs.Get(ctx, docKey{r.access, r.repo, d}, func(ctx context.Context) (oci.Document, error) {
+		return r.images.client.Manifest(ctx, r.repo, d.String(), r.access)
 	})
 }
 
-// Config answers an image config.
+// Config returns an image config.
 func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	doc, err := r.images.docFetch.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) (oci.Document, error) {
-		raw, err := r.images.client.Config(ctx, r.repo, d, r.access)
-		return oci.Document{MediaType: d.MediaType, Digest: d.Digest, Bytes: raw}, err
+	return r.images.configs.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) ([]byte, error) {
+		return r.images.client.Config(ctx, r.repo, d, r.access)
 	})
-	return doc.Bytes, err
 }
 
 // resolve asks what the grant's source points at now. A digest points at itself.
@@ -149,9 +139,9 @@ func (r reader) resolve(ctx context.Context, g *grant) (digest.Digest, error) {
 		return d, nil
 	}
 	key := tagKey{r.access, r.repo, g.source}
-	return r.images.tagFetch.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+	return r.images.tags.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) {
 		for _, d := range g.seen() {
-			if _, ok := r.images.docs.GetIfPresent(docKey{r.access, r.repo, d}); ok {
+			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
 				return r.images.client.Resolve(ctx, r.repo, g.source, r.access)
 			}
 		}
@@ -168,19 +158,9 @@ func (r reader) key(g *grant, root digest.Digest) imageKey {
 	return imageKey{docKey{r.access, r.repo, root}, g.change}
 }
 
-// image answers what an upstream root is served as.
+// image returns what an upstream root is served as.
 func (r reader) image(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
-	key := r.key(g, root)
-	if img, ok := r.images.made.GetIfPresent(key); ok {
-		return img, nil
-	}
-	return r.images.making.Do(ctx, key, func(ctx context.Context) (*image, error) {
-		img, err := r.build(ctx, g, root)
-		if err == nil {
-			r.images.made.Set(key, img)
-		}
-		return img, err
-	})
+	return r.images.made.Get(ctx, r.key(g, root), func(ctx context.Context) (*image, error) { return r.build(ctx, g, root) })
 }
 
 func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image, error) {

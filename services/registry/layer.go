@@ -17,7 +17,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/internal/memo"
 )
 
 // layerCache keeps the content of `data:` layers on local disk, by digest, within
@@ -26,7 +26,7 @@ type layerCache struct {
 	containers containerv1.ContainerServiceClient
 	dir        string
 	limit      int64
-	flight     upstream.Flight[digest.Digest, struct{}]
+	flight     memo.Flight[digest.Digest, struct{}]
 	hits       *stats.Counter
 }
 

@@ -26,6 +26,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
@@ -77,7 +78,7 @@ type Registry struct {
 	images  *images
 	layers  *layerCache
 	streams *streams
-	builds  upstream.Flight[string, *buildv1.AwaitBuildResponse]
+	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
 	waiting ratelimit.AtOnce // pulls that wait for builds
 	metrics *metrics
 	counter *counter

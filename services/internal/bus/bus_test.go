@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -211,23 +210,6 @@ func TestSubscription(t *testing.T) {
 		all.Wait()
 		if n := nc.NumSubscriptions() - before; n != 0 {
 			t.Errorf("%d subscriptions are left", n)
-		}
-	})
-}
-
-func TestAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		begin, round, failed := time.Now(), 0, 0
-		bus.Again(ctx, func(context.Context) error {
-			if round++; round == 3 {
-				cancel() // a failure from now on is of no account
-			}
-			return errors.New("refused")
-		}, func(error) { failed++ })
-		if round != 3 || failed != 2 || time.Since(begin) != 2*time.Second {
-			t.Errorf("%d rounds, %d failures in %s", round, failed, time.Since(begin))
 		}
 	})
 }

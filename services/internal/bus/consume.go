@@ -9,20 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Again calls do until ctx ends, each time a second after it returned. An error goes
-// to failed, unless ctx has ended.
-func Again(ctx context.Context, do func(context.Context) error, failed func(error)) {
-	for ctx.Err() == nil {
-		if err := do(ctx); err != nil && ctx.Err() == nil {
-			failed(err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
-	}
-}
-
 // MakeStreams creates the streams that are missing. The others keep the replicas and
 // limits that an operator has given them.
 func MakeStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {

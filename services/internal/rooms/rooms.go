@@ -40,7 +40,7 @@ const (
 func plumbing() []string {
 	return []string{
 		"proto/gen/...", "services/internal/answer", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
-		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit", "services/internal/rpc", "services/internal/upstream",
+		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 
@@ -57,6 +57,8 @@ func Rules() []Rule {
 		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
 		{Package: "services/internal/limits", Only: []string{"fmt"}},
 		{Package: "services/internal/bounded", Only: []string{}},
+		{Package: "services/internal/retry", Only: []string{}},
+		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
 		}},
@@ -112,7 +114,7 @@ func Rules() []Rule {
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/builder/...", May: []string{
 			"proto/gen/...", "services/builder/...", "services/internal/bounded", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
-			"services/internal/limits", "services/internal/oci", "services/internal/upstream",
+			"services/internal/limits", "services/internal/oci", "services/internal/retry", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 
 		{Package: "services/app", May: []string{"..."}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/maypok86/otter/v2"
 
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -34,7 +35,7 @@ const tokenTTL = time.Minute
 type authorizer struct {
 	client *Client
 	known  *otter.Cache[tokenKey, authHeader]
-	flight Flight[tokenKey, string]
+	flight memo.Flight[tokenKey, string]
 }
 
 func newAuthorizer(c *Client) *authorizer {

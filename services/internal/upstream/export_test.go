@@ -19,16 +19,6 @@ func (c *Client) Impatient(d time.Duration) {
 	c.http.Transport.(*http.Transport).ResponseHeaderTimeout = d
 }
 
-// Waiting is how many callers wait for key.
-func (f *Flight[K, V]) Waiting(key K) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if c, ok := f.calls[key]; ok {
-		return c.waiting
-	}
-	return 0
-}
-
 // Passable says where a client may be sent by a registry.
 func Passable(c *Client, ctx context.Context, host string, target *url.URL) (*url.URL, error) { //nolint:revive // the client is what is tested
 	return c.passable(ctx, Repository{Host: host}, target)

@@ -19,6 +19,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -47,12 +48,8 @@ func (f *Service) get(ctx context.Context, endpoint, path, access string, q url.
 		if n == tries || !errors.Is(err, fault.Unavailable) {
 			return err
 		}
-		pause := time.NewTimer(time.Duration(n) * 100 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !retry.Sleep(ctx, time.Duration(n)*100*time.Millisecond) {
 			return err
-		case <-pause.C:
 		}
 	}
 }

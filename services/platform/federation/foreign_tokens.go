@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/vault"
 )
@@ -133,12 +134,8 @@ func (f *Service) renew(ctx context.Context, g *delegatedToken) error {
 		if mine {
 			return f.trade(ctx, g)
 		}
-		pause := time.NewTimer(50 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !retry.Sleep(ctx, 50*time.Millisecond) {
 			return fault.Timeout.New("The platform "+g.endpoint+" did not refresh the access token in time", ctx.Err())
-		case <-pause.C:
 		}
 	}
 }

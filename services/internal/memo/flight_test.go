@@ -1,4 +1,4 @@
-package upstream_test
+package memo_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/internal/memo"
 )
 
 type outcome struct {
@@ -16,7 +16,7 @@ type outcome struct {
 }
 
 // callers joins n callers, each with an end of its own.
-func callers(t testing.TB, f *upstream.Flight[string, int], n int, work func(context.Context) (int, error)) ([]context.CancelFunc, []chan outcome) {
+func callers(t testing.TB, f *memo.Flight[string, int], n int, work func(context.Context) (int, error)) ([]context.CancelFunc, []chan outcome) {
 	t.Helper()
 	ends, results := make([]context.CancelFunc, n), make([]chan outcome, n)
 	for i := range n {
@@ -49,7 +49,7 @@ func blocked(calls *atomic.Int64, finish <-chan int, ended chan<- struct{}) func
 
 func TestFlightJoins(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	var calls atomic.Int64
 	finish := make(chan int, 1)
 	_, results := callers(t, &f, 8, blocked(&calls, finish, nil))
@@ -66,7 +66,7 @@ func TestFlightJoins(t *testing.T) {
 
 func TestFlightGoesOnWithoutOne(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	var calls atomic.Int64
 	finish := make(chan int, 1)
 	// Whoever leaves, also the one who came first: the others still wait.
@@ -85,7 +85,7 @@ func TestFlightGoesOnWithoutOne(t *testing.T) {
 
 func TestFlightEndsWithTheLast(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	var calls atomic.Int64
 	ended := make(chan struct{})
 	ends, results := callers(t, &f, 3, blocked(&calls, nil, ended))
@@ -102,7 +102,7 @@ func TestFlightEndsWithTheLast(t *testing.T) {
 
 func TestFlightSharesErrors(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	broken, fail := errors.New("broken"), make(chan struct{})
 	_, results := callers(t, &f, 2, func(context.Context) (int, error) { <-fail; return 0, broken })
 	close(fail)
@@ -118,7 +118,7 @@ func TestFlightSharesErrors(t *testing.T) {
 
 func TestFlightTellsKeysApart(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	finish := make(chan int, 1)
 	var calls atomic.Int64
 	_, results := callers(t, &f, 1, blocked(&calls, finish, nil))
@@ -135,7 +135,7 @@ type ctxKey struct{}
 
 func TestFlightCarriesValues(t *testing.T) {
 	t.Parallel()
-	var f upstream.Flight[string, int]
+	var f memo.Flight[string, int]
 	got, err := f.Do(context.WithValue(t.Context(), ctxKey{}, 5), "key", func(ctx context.Context) (int, error) {
 		n, _ := ctx.Value(ctxKey{}).(int)
 		return n, nil

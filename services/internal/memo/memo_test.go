@@ -1,0 +1,35 @@
+package memo_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/maypok86/otter/v2"
+
+	"slipway.dev/services/internal/memo"
+)
+
+func TestMemo(t *testing.T) {
+	t.Parallel()
+	m := memo.New(&otter.Options[string, int]{MaximumSize: 10})
+	asked := 0
+	get := func(v int, err error) (int, error) {
+		return m.Get(t.Context(), "key", func(context.Context) (int, error) { asked++; return v, err })
+	}
+	if _, err := get(1, errors.New("refused")); err == nil || m.Has("key") {
+		t.Errorf("a failure is remembered: %v", err)
+	}
+	for range 2 {
+		if v, err := get(2, nil); v != 2 || err != nil {
+			t.Errorf("got %d, %v", v, err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+	m.Set("key", 3)
+	if v, err := get(4, nil); v != 3 || err != nil {
+		t.Errorf("what was set is not there: %d, %v", v, err)
+	}
+}
