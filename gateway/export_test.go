@@ -11,14 +11,14 @@ import (
 
 // Hasten answers the same handler with less time for everything that waits.
 func Hasten(ctx context.Context, c Conns, silence, keepAlive, patience, stall time.Duration) (http.Handler, error) {
-	p := usualPace()
+	p := defaultTimeouts()
 	p.answer, p.silence, p.keepAlive, p.patience, p.stall = 300*time.Millisecond, silence, keepAlive, patience, stall
 	return build(ctx, c, p)
 }
 
 // Routers answers what the two faces route with.
 func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, platform *runtime.ServeMux, err error) {
-	container, err = route(ctx, Conns{Container: conn, Build: conn, Conda: conn, Inspect: conn, Metrics: conn}, usualPace())
+	container, err = route(ctx, Conns{Container: conn, Build: conn, Conda: conn, Inspect: conn, Metrics: conn}, defaultTimeouts())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -57,10 +57,10 @@ func (f *feed) open(ctx context.Context, after int64) <-chan part {
 // copying is one log on its way from the room to the client. When the room goes
 // away in the middle, another replica goes on after the last line.
 type copying struct {
-	out     *transcript
-	feed    *feed
-	pace    pace
-	drained <-chan struct{}
+	out      *transcript
+	feed     *feed
+	timeouts timeouts
+	drained  <-chan struct{}
 
 	parts  <-chan part
 	opened time.Time
@@ -73,7 +73,7 @@ type copying struct {
 func (c *copying) run(ctx context.Context) error {
 	c.out.last = c.feed.req.GetAfter()
 	c.open(ctx)
-	silence, beat := time.NewTimer(c.pace.silence), time.NewTicker(c.pace.keepAlive)
+	silence, beat := time.NewTimer(c.timeouts.silence), time.NewTicker(c.timeouts.keepAlive)
 	defer silence.Stop()
 	defer beat.Stop()
 	for {
@@ -140,13 +140,13 @@ func (c *copying) retry(err error) error {
 	if !c.out.begun || code != codes.Unavailable && code != codes.Canceled {
 		return err
 	}
-	if c.lost.IsZero() || time.Since(c.opened) > c.pace.patience { // it was there, and silent
+	if c.lost.IsZero() || time.Since(c.opened) > c.timeouts.patience { // it was there, and silent
 		c.lost, c.tries = time.Now(), 0
 	}
-	if time.Since(c.lost) > c.pace.patience {
+	if time.Since(c.lost) > c.timeouts.patience {
 		return err
 	}
-	c.parts, c.again = nil, time.After(min(50*time.Millisecond<<min(c.tries, 5), c.pace.patience))
+	c.parts, c.again = nil, time.After(min(50*time.Millisecond<<min(c.tries, 5), c.timeouts.patience))
 	c.tries++
 	return nil
 }

@@ -34,8 +34,8 @@ type Conns struct {
 // MaxBody is the largest request body in bytes.
 const MaxBody = 32_000_000
 
-// pace is how long things may take.
-type pace struct {
+// timeouts is how long things may take.
+type timeouts struct {
 	answer    time.Duration // a call
 	follow    time.Duration // a log that is followed; clients come back where they were
 	silence   time.Duration // until a log without lines is answered as an empty one
@@ -44,8 +44,8 @@ type pace struct {
 	stall     time.Duration // until a client has taken what was sent
 }
 
-func usualPace() pace {
-	return pace{
+func defaultTimeouts() timeouts {
+	return timeouts{
 		answer: time.Minute, follow: 6 * time.Hour,
 		silence: 2 * time.Second, keepAlive: 15 * time.Second, patience: 30 * time.Second, stall: time.Minute,
 	}
@@ -55,9 +55,9 @@ func usualPace() pace {
 // X-Request-Id of the response, which the caller's middleware sets. When ctx ends,
 // so do the logs that are being followed, and nothing else: their clients come back
 // to another replica.
-func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, usualPace()) }
+func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, defaultTimeouts()) }
 
-func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
+func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	mux, err := route(ctx, c, p)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func build(ctx context.Context, c Conns, p pace) (http.Handler, error) {
 }
 
 // route mounts every path.
-func route(ctx context.Context, c Conns, p pace) (*runtime.ServeMux, error) {
+func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) {
 	mux := newMux(
 		runtime.WithMiddlewares(routed("", p), deprecated),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
@@ -119,11 +119,11 @@ func edge(next http.Handler) http.Handler {
 	})
 }
 
-func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1.ContainerServiceClient, p pace) error {
+func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1.ContainerServiceClient, p timeouts) error {
 	if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, room); err != nil {
 		return err
 	}
-	d := &downloads{mux: mux, room: room, pace: p}
+	d := &downloads{mux: mux, room: room, timeouts: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {
 			return err
@@ -132,11 +132,11 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1
 	return nil
 }
 
-func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildServiceClient, p pace) error {
+func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildServiceClient, p timeouts) error {
 	if err := buildv1.RegisterBuildServiceHandlerClient(ctx, mux, room); err != nil {
 		return err
 	}
-	l := &logs{mux: mux, room: room, pace: p, drained: ctx.Done()}
+	l := &logs{mux: mux, room: room, timeouts: p, drained: ctx.Done()}
 	if err := mux.HandlePath(http.MethodGet, logsPath, l.text); err != nil {
 		return err
 	}

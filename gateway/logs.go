@@ -14,10 +14,10 @@ import (
 // other paths have an end that the generated code waits for; a log that is followed
 // has none.
 type logs struct {
-	mux     *runtime.ServeMux
-	room    buildv1.BuildServiceClient
-	pace    pace
-	drained <-chan struct{} // closed when clients should go elsewhere
+	mux      *runtime.ServeMux
+	room     buildv1.BuildServiceClient
+	timeouts timeouts
+	drained  <-chan struct{} // closed when clients should go elsewhere
 }
 
 // text serves GET of logsPath.
@@ -62,8 +62,8 @@ func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *build
 		writeError(ctx, l.mux, nil, w, r, err)
 		return
 	}
-	out := &transcript{w: w, ctl: http.NewResponseController(w), form: f, stall: l.pace.stall}
-	c := &copying{out: out, feed: &feed{room: l.room, req: req}, pace: l.pace, drained: l.drained}
+	out := &transcript{w: w, ctl: http.NewResponseController(w), form: f, stall: l.timeouts.stall}
+	c := &copying{out: out, feed: &feed{room: l.room, req: req}, timeouts: l.timeouts, drained: l.drained}
 	err = c.run(ctx)
 	switch {
 	case err == nil:

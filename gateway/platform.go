@@ -31,7 +31,7 @@ func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handl
 // routePlatform mounts every path of the platform.
 func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime.ServeMux, error) {
 	mux := newMux(
-		runtime.WithMiddlewares(routed("/api", usualPace())),
+		runtime.WithMiddlewares(routed("/api", defaultTimeouts())),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
 		runtime.WithRoutingErrorHandler(writeNoEndpoint),

@@ -15,6 +15,18 @@ const (
 	sifPath    = "/v1alpha2/container/{request_id}/sif"
 )
 
+// StaysOpen says whether a path is one of these.
+func StaysOpen(path string) bool {
+	for _, pattern := range []string{logsPath, eventsPath, sifPath} {
+		before, rest, _ := strings.Cut(pattern, "{")
+		_, after, _ := strings.Cut(rest, "}")
+		if strings.HasPrefix(path, before) && strings.HasSuffix(path, after) {
+			return true
+		}
+	}
+	return false
+}
+
 type routeKey struct{}
 
 // WithRoute has the gateway say by which route it serves a request: a path with "*" for
@@ -25,7 +37,7 @@ func WithRoute(ctx context.Context, into *string) context.Context {
 }
 
 // routed gives each request its time, and says what its route is.
-func routed(prefix string, p pace) runtime.Middleware {
+func routed(prefix string, p timeouts) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 			if found, ok := r.Context().Value(probeKey{}).(*bool); ok {
@@ -37,8 +49,7 @@ func routed(prefix string, p pace) runtime.Middleware {
 				*into = prefix + route
 			}
 			limit := p.answer
-			switch route {
-			case wildcards(logsPath), wildcards(eventsPath), wildcards(sifPath):
+			if StaysOpen(route) {
 				limit = p.follow
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), limit)

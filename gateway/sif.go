@@ -17,9 +17,9 @@ import (
 // downloads serves Singularity images to programs that are too old to pull them
 // from a registry.
 type downloads struct {
-	mux  *runtime.ServeMux
-	room containerv1.ContainerServiceClient
-	pace pace
+	mux      *runtime.ServeMux
+	room     containerv1.ContainerServiceClient
+	timeouts timeouts
 }
 
 // sif serves GET and HEAD of sifPath.
@@ -49,7 +49,7 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	if r.Header.Get("Range") == "bytes=-0" { // which no file has, and http.ServeContent answers
 		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
-	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.pace.stall}, r, "", time.Time{}, file)
+	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.timeouts.stall}, r, "", time.Time{}, file)
 	if file.err != nil {
 		panic(http.ErrAbortHandler) // nobody must take a part for the whole
 	}

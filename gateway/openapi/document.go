@@ -19,7 +19,7 @@ import (
 
 // document is an OpenAPI document that is being made.
 type document struct {
-	face
+	api
 	doc      *openapi3.T
 	examples []contracttest.Example
 	asked    map[string]bool // messages that are in what is asked
@@ -27,12 +27,12 @@ type document struct {
 }
 
 // begin starts a document with what is written by hand.
-func begin(f face, base []byte) (*document, error) {
+func begin(f api, base []byte) (*document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(base)
 	if err != nil {
 		return nil, err
 	}
-	d := &document{face: f, doc: doc, asked: map[string]bool{}, made: map[string]*openapi3.Schema{}}
+	d := &document{api: f, doc: doc, asked: map[string]bool{}, made: map[string]*openapi3.Schema{}}
 	for _, dir := range f.examples {
 		list, err := contracttest.Load(dir, map[string]string{
 			"registry": "registry.example.org", "request": "x4k2m9q7w1z8", "spare": "b7t3n6v5c0y2",
@@ -53,7 +53,7 @@ type call struct {
 	verb, path string
 }
 
-// fill adds the calls of the face, then what follows for all operations.
+// fill adds the calls of the API, then what follows for all operations.
 func (d *document) fill(files []*protogen.File) error {
 	calls := d.calls(files)
 	for _, c := range calls {

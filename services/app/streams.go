@@ -8,8 +8,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
-	"strings"
 	"sync"
+
+	"slipway.dev/gateway"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/ratelimit"
@@ -21,7 +22,7 @@ import (
 func (a *App) withStreams(next http.Handler) http.Handler {
 	open := &ratelimit.AtOnce{What: "open logs, event streams and downloads", Each: a.cfg.StreamsClient, All: a.cfg.StreamsTotal}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if staysOpen(r.URL.Path) {
+		if gateway.StaysOpen(r.URL.Path) {
 			leave, err := open.Enter(rpc.CallFrom(r.Context()).Client())
 			if err != nil {
 				refuse(w, err)
@@ -31,12 +32,6 @@ func (a *App) withStreams(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// staysOpen says whether a path is one of a log, an event stream or a download.
-func staysOpen(path string) bool {
-	return strings.HasPrefix(path, "/v1alpha1/builds/") && (strings.HasSuffix(path, "/logs") || strings.HasSuffix(path, "/events")) ||
-		strings.HasPrefix(path, "/v1alpha2/container/") && strings.HasSuffix(path, "/sif")
 }
 
 // refuse answers that there is too much already, as the REST API does.
