@@ -17,8 +17,8 @@ import (
 
 	"slipway.dev/gateway"
 
-	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/httprecord"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -37,7 +37,7 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
 		how, where := method(r), registryRoute(r.URL.Path)
 		ctx, span := tracer.Start(gateway.WithRoute(ctx, &where), how, trace.WithSpanKind(trace.SpanKindServer))
-		rec := &answer.Writer{ResponseWriter: w}
+		rec := &httprecord.Writer{ResponseWriter: w}
 		w.Header().Set("X-Request-Id", call.RequestID)
 		defer func() {
 			if span.IsRecording() {
@@ -76,7 +76,7 @@ func (a *App) answers() *prometheus.HistogramVec {
 	return a.seconds
 }
 
-func (a *App) logRequest(ctx context.Context, r *http.Request, w *answer.Writer, took time.Duration, call rpc.Call) {
+func (a *App) logRequest(ctx context.Context, r *http.Request, w *httprecord.Writer, took time.Duration, call rpc.Call) {
 	a.log.InfoContext(ctx, "Request",
 		"method", r.Method, "path", redactPath(r.URL.Path), "status", w.Code, "bytes", w.Bytes,
 		"ms", float64(took.Microseconds())/1000, "client", call.ClientIP.String(), "request_id", call.RequestID)

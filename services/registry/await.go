@@ -17,42 +17,42 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// await waits for the build that makes a grant's image. All pulls of one image in
+// await waits for the build that makes a token's image. All pulls of one image in
 // this process wait in one call. Fault: unavailable when it takes too long,
 // MANIFEST_UNKNOWN when there will be no image.
-func (s *Registry) await(ctx context.Context, g *grant) error {
-	if g.build == "" || g.built.Load() {
+func (s *Registry) await(ctx context.Context, tok *resolvedToken) error {
+	if tok.build == "" || tok.built.Load() {
 		return nil
 	}
 	if s.deps.Builds == nil {
-		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", g.name)
+		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", tok.name)
 	}
 	leave, err := s.waiting.Enter(rpc.CallFrom(ctx).Client())
 	if err != nil {
 		return err
 	}
 	defer leave()
-	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", g.build)))
+	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", tok.build)))
 	defer span.End()
 	s.metrics.waiting.Add(1)
 	defer s.metrics.waiting.Add(-1)
-	got, err := s.builds.Do(ctx, g.build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
-		return s.awaitBuild(ctx, g.build)
+	got, err := s.builds.Do(ctx, tok.build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
+		return s.awaitBuild(ctx, tok.build)
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for build %s: %w", g.build, err)
+		return fmt.Errorf("waiting for build %s: %w", tok.build, err)
 	}
 	// The build is in the trace of the request that started it.
 	bus.Link(span, got.GetTraceParent())
 	switch got.GetState() {
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED:
-		g.built.Store(true)
+		tok.built.Store(true)
 		return nil
 	case buildv1.BuildState_BUILD_STATE_FAILED:
 		return unknownManifest(fmt.Sprintf("The build %s failed (%s): %s. Its log: %s/v1alpha1/builds/%s/logs",
-			g.build, got.GetReason(), got.GetMessage(), s.deps.PublicURL, g.build))
+			tok.build, got.GetReason(), got.GetMessage(), s.deps.PublicURL, tok.build))
 	default:
-		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", g.build).After(5 * time.Second)
+		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", tok.build).After(5 * time.Second)
 	}
 }
 

@@ -24,18 +24,18 @@ func invalidDigest(s string) error {
 }
 
 // blob answers a blob that the requested image refers to.
-func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
+func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)
 	}
-	src, err := s.images.reader(r.Context(), g)
+	src, err := s.images.reader(r.Context(), tok)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	img, err := s.find(ctx, g, src, func(img *image) bool { _, ok := img.blob(d); return ok })
+	img, err := s.find(ctx, tok, src, func(img *image) bool { _, ok := img.blob(d); return ok })
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, g *grant
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
 		return nil
 	}
-	if l, ok := g.layers[d]; ok {
+	if l, ok := tok.layers[d]; ok {
 		return s.addedLayer(w, r, d, l)
 	}
 	return s.upstreamBlob(w, r, src, ocispec.Descriptor{Digest: d, Size: size})

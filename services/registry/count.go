@@ -79,11 +79,11 @@ func (c *counter) close() error {
 }
 
 // pull notes a pull. It cannot fail: a pull that cannot be noted goes on.
-func (c *counter) pull(ctx context.Context, g *grant) {
+func (c *counter) pull(ctx context.Context, tok *resolvedToken) {
 	if c == nil {
 		return
 	}
-	err := c.spool.Append(c.events(g)...)
+	err := c.spool.Append(c.events(tok)...)
 	if err != nil {
 		c.lost.Inc()
 	}
@@ -93,10 +93,10 @@ func (c *counter) pull(ctx context.Context, g *grant) {
 }
 
 // events are what one pull counts as.
-func (c *counter) events(g *grant) [][]byte {
-	e := &metricsv1.Event{Metric: metricsv1.Metric_METRIC_PULLS, Day: int32(c.now().Unix() / (24 * 60 * 60)), Org: g.org}
+func (c *counter) events(tok *resolvedToken) [][]byte {
+	e := &metricsv1.Event{Metric: metricsv1.Metric_METRIC_PULLS, Day: int32(c.now().Unix() / (24 * 60 * 60)), Org: tok.org}
 	metrics := []metricsv1.Metric{metricsv1.Metric_METRIC_PULLS}
-	if c.prefix != "" && g.addsLayerUnder(c.prefix) {
+	if c.prefix != "" && tok.addsLayerUnder(c.prefix) {
 		metrics = append(metrics, metricsv1.Metric_METRIC_FILESYSTEM)
 	}
 	var out [][]byte
@@ -110,8 +110,8 @@ func (c *counter) events(g *grant) [][]byte {
 
 // addsLayerUnder says whether a layer that the request added comes from a URL
 // that begins so.
-func (g *grant) addsLayerUnder(prefix string) bool {
-	for _, l := range g.layers {
+func (tok *resolvedToken) addsLayerUnder(prefix string) bool {
+	for _, l := range tok.layers {
 		if strings.HasPrefix(l.url, prefix) {
 			return true
 		}

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/httprecord"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
@@ -72,7 +72,7 @@ func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 const clientGone = 499
 
 // fail answers an error, or ends the connection when an answer has begun.
-func (s *Registry) fail(w *answer.Writer, r *http.Request, kind string, err error) {
+func (s *Registry) fail(w *httprecord.Writer, r *http.Request, kind string, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		if w.Code == 0 {
 			w.Code = clientGone

@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// image is what one upstream root leads to under one grant's change: every
+// image is what one upstream root leads to under one token's change: every
 // document and blob that a client may ask for by digest. Documents that we made
 // and documents that pass as they are look the same from outside.
 type image struct {
@@ -103,20 +103,20 @@ func (img *image) weight() uint32 {
 	return uint32(n)
 }
 
-// reader fetches for one grant: a Source for oci.Augment.
+// reader fetches for one token: a Source for oci.Augment.
 type reader struct {
 	images *images
 	access upstream.Access
 	repo   upstream.Repository
 }
 
-func (s *images) reader(ctx context.Context, g *grant) (reader, error) {
+func (s *images) reader(ctx context.Context, tok *resolvedToken) (reader, error) {
 	find := s.keychain.Access
-	if g.build != "" {
+	if tok.build != "" {
 		find = s.keychain.Target
 	}
-	a, err := find(ctx, g.who, g.repo.Host, g.repo.Name)
-	return reader{s, a, g.repo}, err
+	a, err := find(ctx, tok.who, tok.repo.Host, tok.repo.Name)
+	return reader{s, a, tok.repo}, err
 }
 
 // Manifest returns a manifest or index by digest.
@@ -133,20 +133,20 @@ func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error
 	})
 }
 
-// resolve asks what the grant's source points at now. A digest points at itself.
-func (r reader) resolve(ctx context.Context, g *grant) (digest.Digest, error) {
-	if d := digest.Digest(g.source); d.Validate() == nil {
+// resolve asks what the token's source points at now. A digest points at itself.
+func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest, error) {
+	if d := digest.Digest(tok.source); d.Validate() == nil {
 		return d, nil
 	}
-	key := tagKey{r.access, r.repo, g.source}
+	key := tagKey{r.access, r.repo, tok.source}
 	return r.images.tags.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) {
-		for _, d := range g.seen() {
+		for _, d := range tok.seen() {
 			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
-				return r.images.client.Resolve(ctx, r.repo, g.source, r.access)
+				return r.images.client.Resolve(ctx, r.repo, tok.source, r.access)
 			}
 		}
 		// Nothing is here yet: one request brings tag and manifest.
-		doc, err := r.images.client.Manifest(ctx, r.repo, g.source, r.access)
+		doc, err := r.images.client.Manifest(ctx, r.repo, tok.source, r.access)
 		if err == nil {
 			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc)
 		}
@@ -154,16 +154,16 @@ func (r reader) resolve(ctx context.Context, g *grant) (digest.Digest, error) {
 	})
 }
 
-func (r reader) key(g *grant, root digest.Digest) imageKey {
-	return imageKey{docKey{r.access, r.repo, root}, g.change}
+func (r reader) key(tok *resolvedToken, root digest.Digest) imageKey {
+	return imageKey{docKey{r.access, r.repo, root}, tok.change}
 }
 
 // image returns what an upstream root is served as.
-func (r reader) image(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
-	return r.images.made.Get(ctx, r.key(g, root), func(ctx context.Context) (*image, error) { return r.build(ctx, g, root) })
+func (r reader) image(ctx context.Context, tok *resolvedToken, root digest.Digest) (*image, error) {
+	return r.images.made.Get(ctx, r.key(tok, root), func(ctx context.Context) (*image, error) { return r.build(ctx, tok, root) })
 }
 
-func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image, error) {
+func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Digest) (*image, error) {
 	ctx, done := r.images.client.Hold(ctx)
 	defer done()
 	doc, err := r.Manifest(ctx, root)
@@ -172,8 +172,8 @@ func (r reader) build(ctx context.Context, g *grant, root digest.Digest) (*image
 	}
 	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
 		blobs: map[digest.Digest]int64{}, noted: map[digest.Digest]bool{}}
-	if !g.add.IsZero() {
-		out, err := oci.Augment(ctx, r, doc, g.add, g.platforms...)
+	if !tok.add.IsZero() {
+		out, err := oci.Augment(ctx, r, doc, tok.add, tok.platforms...)
 		if err != nil {
 			return nil, err
 		}

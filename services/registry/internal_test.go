@@ -64,7 +64,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// containers is the container room as far as grants and layers ask it.
+// containers is the container room as far as tokens and layers ask it.
 type containers struct {
 	containerv1.ContainerServiceClient
 	asked   atomic.Int64
@@ -146,7 +146,7 @@ func TestRevocationReachesAnAnswerOnItsWay(t *testing.T) {
 		if _, err := g.get(t.Context(), "tok"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked token answers %v", err)
 		}
-		if err := g.renew(t.Context(), &grant{token: "tok"}); !errors.Is(err, fault.NotFound) {
+		if err := g.renew(t.Context(), &resolvedToken{token: "tok"}); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked token is renewed: %v", err)
 		}
 	})

@@ -17,18 +17,18 @@ import (
 )
 
 // manifest answers the requested reference, or a digest that it leads to.
-func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
-	doc, err := s.document(r.Context(), g, p.ref)
+func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
+	doc, err := s.document(r.Context(), tok, p.ref)
 	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) {
-		quota, err := s.charge(r, g.who)
+		quota, err := s.charge(r, tok.who)
 		if err != nil {
 			return err
 		}
 		setQuota(w.Header(), quota.Meta())
-		s.counter.pull(r.Context(), g)
+		s.counter.pull(r.Context(), tok)
 	}
 	h := w.Header()
 	h.Set("Docker-Content-Digest", doc.Digest.String())
@@ -59,22 +59,22 @@ func matches(r *http.Request, d digest.Digest) bool {
 	return false
 }
 
-func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Document, error) {
-	src, err := s.images.reader(ctx, g)
+func (s *Registry) document(ctx context.Context, tok *resolvedToken, ref string) (oci.Document, error) {
+	src, err := s.images.reader(ctx, tok)
 	if err != nil {
 		return oci.Document{}, err
 	}
-	if ref == g.ref {
-		return s.current(ctx, g, src)
+	if ref == tok.ref {
+		return s.current(ctx, tok, src)
 	}
 	d, err := digest.Parse(ref)
 	if err != nil {
 		if strings.Contains(ref, ":") {
 			return oci.Document{}, invalidDigest(ref)
 		}
-		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", g.ref))
+		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", tok.ref))
 	}
-	img, err := s.find(ctx, g, src, func(img *image) bool { return img.leadsTo(d) })
+	img, err := s.find(ctx, tok, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
 		return oci.Document{}, err
 	}
@@ -85,12 +85,12 @@ func (s *Registry) document(ctx context.Context, g *grant, ref string) (oci.Docu
 }
 
 // current resolves the reference anew.
-func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Document, error) {
-	root, err := s.resolve(ctx, g, src)
+func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (oci.Document, error) {
+	root, err := s.resolve(ctx, tok, src)
 	if err != nil {
 		return oci.Document{}, err
 	}
-	img, err := src.image(ctx, g, root)
+	img, err := src.image(ctx, tok, root)
 	if err != nil {
 		return oci.Document{}, err
 	}
@@ -99,43 +99,43 @@ func (s *Registry) current(ctx context.Context, g *grant, src reader) (oci.Docum
 
 // resolve asks what the reference is now and records it, before the answer: so every
 // replica can serve the rest of the pull, wherever the tag goes.
-func (s *Registry) resolve(ctx context.Context, g *grant, src reader) (digest.Digest, error) {
-	root, err := src.resolve(ctx, g)
-	if err != nil || g.sees(root) {
+func (s *Registry) resolve(ctx context.Context, tok *resolvedToken, src reader) (digest.Digest, error) {
+	root, err := src.resolve(ctx, tok)
+	if err != nil || tok.sees(root) {
 		return root, err
 	}
-	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: g.token, Digest: root.String()})
+	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: tok.token, Digest: root.String()})
 	if err != nil {
 		return "", fmt.Errorf("recording what a tag resolved to: %w", err)
 	}
-	g.saw(root)
+	tok.saw(root)
 	return root, nil
 }
 
-// find looks through the images that the grant's source has resolved to, newest
+// find looks through the images that the token's source has resolved to, newest
 // first: at what memory knows, then at what the durable record knows, then
 // behind every manifest. A name that nobody has asked for its tag yet is resolved
 // first: whoever has the digest from elsewhere may begin with it. nil when it is
 // nowhere.
-func (s *Registry) find(ctx context.Context, g *grant, src reader, has func(*image) bool) (*image, error) {
-	img, err := src.search(ctx, g, has, false)
+func (s *Registry) find(ctx context.Context, tok *resolvedToken, src reader, has func(*image) bool) (*image, error) {
+	img, err := src.search(ctx, tok, has, false)
 	if img != nil || err != nil {
 		return img, err
 	}
-	if err := s.grants.renew(ctx, g); err != nil {
+	if err := s.tokens.renew(ctx, tok); err != nil {
 		return nil, err
 	}
-	if len(g.seen()) == 0 {
-		if _, err := s.resolve(ctx, g, src); err != nil {
+	if len(tok.seen()) == 0 {
+		if _, err := s.resolve(ctx, tok, src); err != nil {
 			return nil, err
 		}
 	}
-	return src.search(ctx, g, has, true)
+	return src.search(ctx, tok, has, true)
 }
 
-func (r reader) search(ctx context.Context, g *grant, has func(*image) bool, deep bool) (*image, error) {
-	for _, root := range g.seen() {
-		img, err := r.image(ctx, g, root)
+func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image) bool, deep bool) (*image, error) {
+	for _, root := range tok.seen() {
+		img, err := r.image(ctx, tok, root)
 		if errors.Is(err, fault.NotFound) {
 			continue // what the tag once was is gone upstream
 		}
@@ -148,7 +148,7 @@ func (r reader) search(ctx context.Context, g *grant, has func(*image) bool, dee
 		if !deep {
 			continue
 		}
-		if err := r.walk(ctx, g, root, img); err != nil {
+		if err := r.walk(ctx, tok, root, img); err != nil {
 			return nil, err
 		}
 		if has(img) {

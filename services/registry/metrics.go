@@ -8,7 +8,7 @@ import (
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"slipway.dev/services/internal/answer"
+	"slipway.dev/services/internal/httprecord"
 )
 
 // metrics say how much is pulled, and how.
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer, r *Registry) *metrics {
 		gauge("slipway_registry_waiting_requests", "Requests that wait for a build now.", &m.waiting),
 	)
 	for cache, hits := range map[string]*stats.Counter{
-		"token": r.grants.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits,
+		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits,
 	} {
 		reg.MustRegister(
 			looked(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),
@@ -59,7 +59,7 @@ func looked(cache, result string, pick func(stats.Stats) uint64, of *stats.Count
 	}, func() float64 { return float64(pick(of.Snapshot())) })
 }
 
-func (m *metrics) answered(kind string, rec *answer.Writer, start time.Time) {
+func (m *metrics) answered(kind string, rec *httprecord.Writer, start time.Time) {
 	m.seconds.WithLabelValues(kind, strconv.Itoa(rec.Code)).Observe(time.Since(start).Seconds())
 	m.bytes.WithLabelValues(kind).Add(float64(rec.Bytes))
 }

@@ -17,16 +17,16 @@ import (
 
 // referrers lists what refers to a manifest of the image: signatures, SBOMs. What
 // we made ourselves has none; what upstream made has upstream's.
-func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, g *grant) error {
+func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)
 	}
-	src, err := s.images.reader(r.Context(), g)
+	src, err := s.images.reader(r.Context(), tok)
 	if err != nil {
 		return err
 	}
-	img, err := s.find(r.Context(), g, src, func(img *image) bool { return img.leadsTo(d) })
+	img, err := s.find(r.Context(), tok, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
 		return err
 	}

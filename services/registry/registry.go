@@ -22,9 +22,9 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/answer"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/httprecord"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
@@ -74,7 +74,7 @@ type Settings struct {
 // Registry is the handler of /v2/. Make it with New, Close it after use.
 type Registry struct {
 	deps    Deps
-	grants  *grants
+	tokens  *tokens
 	images  *images
 	layers  *layerCache
 	streams *streams
@@ -95,12 +95,12 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants, err := newGrants(d)
+	tokens, err := newTokens(d)
 	if err != nil {
 		return nil, errors.Join(err, counter.close())
 	}
 	r := &Registry{
-		deps: d, grants: grants, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
+		deps: d, tokens: tokens, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
 		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
 		tracer:  otel.Tracer("slipway.dev/registry"),
 	}
@@ -118,7 +118,7 @@ func (s *Registry) Run(ctx context.Context) error {
 }
 
 // Close stops listening. Run must have ended.
-func (s *Registry) Close() error { return errors.Join(s.grants.close(), s.counter.close()) }
+func (s *Registry) Close() error { return errors.Join(s.tokens.close(), s.counter.close()) }
 
 // answerTime is how long anything but a blob may take.
 const answerTime = 90 * time.Second
@@ -128,7 +128,7 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	s.metrics.open.Add(1)
 	defer s.metrics.open.Add(-1)
-	rec := &answer.Writer{ResponseWriter: w}
+	rec := &httprecord.Writer{ResponseWriter: w}
 	kind, err := s.route(rec, r)
 	if err != nil {
 		s.fail(rec, r, kind, err)
@@ -137,7 +137,7 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // route answers what kind of request it was, for the metrics.
-func (s *Registry) route(w *answer.Writer, r *http.Request) (kind string, err error) {
+func (s *Registry) route(w *httprecord.Writer, r *http.Request) (kind string, err error) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return "other", errMethod
@@ -153,34 +153,34 @@ func (s *Registry) route(w *answer.Writer, r *http.Request) (kind string, err er
 	return p.kind, s.serve(w, r, p)
 }
 
-func (s *Registry) serve(w *answer.Writer, r *http.Request, p path) error {
-	g, err := s.grant(r, p)
+func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
+	tok, err := s.resolved(r, p)
 	if err != nil {
 		return err
 	}
-	if err := s.await(r.Context(), g); err != nil {
+	if err := s.await(r.Context(), tok); err != nil {
 		return err
 	}
 	if p.kind == kindBlob {
-		return s.blob(w, r, p, g)
+		return s.blob(w, r, p, tok)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
 	r = r.WithContext(ctx)
 	switch p.kind {
 	case kindManifest:
-		return s.manifest(w, r, p, g)
+		return s.manifest(w, r, p, tok)
 	case kindTags:
-		return s.tags(w, r, g)
+		return s.tags(w, r, tok)
 	default:
-		return s.referrers(w, r, p, g)
+		return s.referrers(w, r, p, tok)
 	}
 }
 
-// grant finds what the token in a path allows; the rest of the path must fit.
-func (s *Registry) grant(r *http.Request, p path) (*grant, error) {
-	g, err := s.grants.get(r.Context(), p.token)
-	if err == nil && g.name != p.name {
+// resolved finds what the token in a path allows; the rest of the path must fit.
+func (s *Registry) resolved(r *http.Request, p path) (*resolvedToken, error) {
+	tok, err := s.tokens.get(r.Context(), p.token)
+	if err == nil && tok.name != p.name {
 		err = unknownName(nil)
 	}
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
@@ -189,7 +189,7 @@ func (s *Registry) grant(r *http.Request, p path) (*grant, error) {
 			return nil, limit
 		}
 	}
-	return g, err
+	return tok, err
 }
 
 // charge counts a pull of the caller, or of the client's address.

@@ -13,17 +13,17 @@ import (
 
 // walk reads every manifest behind the image that was not read yet, and those
 // that refer to it: a client may go on here with what another replica showed it.
-func (r reader) walk(ctx context.Context, g *grant, root digest.Digest, img *image) error {
+func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest, img *image) error {
 	img.mu.Lock()
 	walked := img.walked
 	img.mu.Unlock()
 	if walked {
 		return nil
 	}
-	_, err := r.images.walking.Do(ctx, r.key(g, root), func(ctx context.Context) (struct{}, error) {
+	_, err := r.images.walking.Do(ctx, r.key(tok, root), func(ctx context.Context) (struct{}, error) {
 		err := r.walkNow(ctx, img)
 		if err == nil {
-			r.images.made.Set(r.key(g, root), img) // it has grown, and weighs more
+			r.images.made.Set(r.key(tok, root), img) // it has grown, and weighs more
 		}
 		return struct{}{}, err
 	})

@@ -39,8 +39,8 @@ const (
 // plumbing is what every room may stand on.
 func plumbing() []string {
 	return []string{
-		"proto/gen/...", "services/internal/answer", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
-		"services/internal/htpasswd", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
+		"proto/gen/...", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
+		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 

@@ -27,8 +27,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// grant is what a token allows: its plan, in the form in which it is served.
-type grant struct {
+// resolvedToken is what a token allows: its plan, in the form in which it is served.
+type resolvedToken struct {
 	token string
 	// name and ref are the image in the name that was answered.
 	name, ref string
@@ -63,26 +63,26 @@ type addedLayer struct {
 }
 
 // seen lists the digests that the source has resolved to, newest first.
-func (g *grant) seen() []digest.Digest {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.roots)
+func (tok *resolvedToken) seen() []digest.Digest {
+	tok.mu.Lock()
+	defer tok.mu.Unlock()
+	return slices.Clone(tok.roots)
 }
 
 // sees says whether d is among them.
-func (g *grant) sees(d digest.Digest) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Contains(g.roots, d)
+func (tok *resolvedToken) sees(d digest.Digest) bool {
+	tok.mu.Lock()
+	defer tok.mu.Unlock()
+	return slices.Contains(tok.roots, d)
 }
 
 // saw adds digests in front.
-func (g *grant) saw(roots ...digest.Digest) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (tok *resolvedToken) saw(roots ...digest.Digest) {
+	tok.mu.Lock()
+	defer tok.mu.Unlock()
 	for _, d := range slices.Backward(roots) {
-		if !slices.Contains(g.roots, d) {
-			g.roots = append([]digest.Digest{d}, g.roots...)
+		if !slices.Contains(tok.roots, d) {
+			tok.roots = append([]digest.Digest{d}, tok.roots...)
 		}
 	}
 }
@@ -97,40 +97,40 @@ const (
 	subjectRevoked = "container.revoked"
 )
 
-// grants answers what tokens allow, and forgets them when they are revoked.
-type grants struct {
+// tokens knows what tokens allow, and forgets it when they are revoked.
+type tokens struct {
 	containers containerv1.ContainerServiceClient
 	now        func() time.Time
 	// known and refused are by key.
-	known *otter.Cache[string, *grant]
+	known *otter.Cache[string, *resolvedToken]
 	hits  *stats.Counter
 	// refused holds unknown and revoked tokens, each for its own time.
 	refused *otter.Cache[string, time.Duration]
-	flight  memo.Flight[string, *grant]
+	flight  memo.Flight[string, *resolvedToken]
 	sub     *nats.Subscription
 }
 
-func newGrants(d Deps) (*grants, error) {
-	g := cachesOnly(d.Containers)
-	g.now = d.Now
+func newTokens(d Deps) (*tokens, error) {
+	t := cachesOnly(d.Containers)
+	t.now = d.Now
 	var err error
-	g.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { g.revoke(string(m.Data)) })
+	t.sub, err = d.Bus.Subscribe(subjectRevoked, func(m *nats.Msg) { t.revoke(string(m.Data)) })
 	if err != nil {
 		return nil, fmt.Errorf("listening for revocations: %w", err)
 	}
-	return g, nil
+	return t, nil
 }
 
-// cachesOnly are grants that hear of no revocation.
-func cachesOnly(c containerv1.ContainerServiceClient) *grants {
+// cachesOnly are tokens that learn of no revocation.
+func cachesOnly(c containerv1.ContainerServiceClient) *tokens {
 	hits := stats.NewCounter()
-	return &grants{
+	return &tokens{
 		containers: c,
 		hits:       hits,
 		now:        time.Now,
-		known: otter.Must(&otter.Options[string, *grant]{
+		known: otter.Must(&otter.Options[string, *resolvedToken]{
 			MaximumSize:      50_000,
-			ExpiryCalculator: otter.ExpiryWriting[string, *grant](remembered),
+			ExpiryCalculator: otter.ExpiryWriting[string, *resolvedToken](remembered),
 			StatsRecorder:    hits,
 		}),
 		refused: otter.Must(&otter.Options[string, time.Duration]{
@@ -140,15 +140,15 @@ func cachesOnly(c containerv1.ContainerServiceClient) *grants {
 	}
 }
 
-func (g *grants) close() error {
-	g.forget()
-	return g.sub.Unsubscribe()
+func (t *tokens) close() error {
+	t.forget()
+	return t.sub.Unsubscribe()
 }
 
 // forget ends the caches.
-func (g *grants) forget() {
-	g.known.StopAllGoroutines()
-	g.refused.StopAllGoroutines()
+func (t *tokens) forget() {
+	t.known.StopAllGoroutines()
+	t.refused.StopAllGoroutines()
 }
 
 // keyOf is what a token is kept under: its SHA-256, in hex, as revocations name it.
@@ -159,30 +159,30 @@ func keyOf(token string) string {
 
 // revoke forgets a token, by its key, for longer than an answer that is on its way
 // takes.
-func (g *grants) revoke(key string) {
-	g.refused.Set(key, 2*remembered)
-	g.known.Invalidate(key)
+func (t *tokens) revoke(key string) {
+	t.refused.Set(key, 2*remembered)
+	t.known.Invalidate(key)
 }
 
-// get answers the grant of a token; NAME_UNKNOWN when there is none.
-func (g *grants) get(ctx context.Context, token string) (*grant, error) {
+// get returns what a token allows; NAME_UNKNOWN when it is unknown.
+func (t *tokens) get(ctx context.Context, token string) (*resolvedToken, error) {
 	key := keyOf(token)
-	if known, ok := g.known.GetIfPresent(key); ok {
-		if !g.now().Before(known.expires) {
+	if known, ok := t.known.GetIfPresent(key); ok {
+		if !t.now().Before(known.expires) {
 			return nil, unknownName(nil)
 		}
 		return known, nil
 	}
-	if _, ok := g.refused.GetIfPresent(key); ok {
+	if _, ok := t.refused.GetIfPresent(key); ok {
 		return nil, unknownName(nil)
 	}
-	return g.flight.Do(ctx, token, func(ctx context.Context) (*grant, error) { return g.ask(ctx, token, false) })
+	return t.flight.Do(ctx, token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, token, false) })
 }
 
 // renew asks for the durable record, when a client wants what memory does not
 // know. Another replica may have served the first part of its pull.
-func (g *grants) renew(ctx context.Context, old *grant) error {
-	fresh, err := g.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*grant, error) { return g.ask(ctx, old.token, true) })
+func (t *tokens) renew(ctx context.Context, old *resolvedToken) error {
+	fresh, err := t.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, old.token, true) })
 	if err != nil {
 		return err
 	}
@@ -190,14 +190,14 @@ func (g *grants) renew(ctx context.Context, old *grant) error {
 	return nil
 }
 
-func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, error) {
+func (t *tokens) ask(ctx context.Context, token string, fresh bool) (*resolvedToken, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	key := keyOf(token)
-	resp, err := g.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
+	resp, err := t.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		g.refused.Set(key, ignored)
-		g.known.Invalidate(key)
+		t.refused.Set(key, ignored)
+		t.known.Invalidate(key)
 		return nil, unknownName(err)
 	}
 	if err != nil {
@@ -212,25 +212,25 @@ func (g *grants) ask(ctx context.Context, token string, fresh bool) (*grant, err
 		return nil, coded(fault.NotFound.Newf("This image is frozen; pull %s%s/%s:%s",
 			scheme, src.GetRegistry(), src.GetRepository(), src.GetReference()), "NAME_UNKNOWN")
 	}
-	out, err := newGrant(resp.GetPlan())
+	out, err := newResolvedToken(resp.GetPlan())
 	if err != nil {
 		return nil, err
 	}
-	if _, revoked := g.refused.GetIfPresent(key); revoked {
+	if _, revoked := t.refused.GetIfPresent(key); revoked {
 		return nil, unknownName(nil)
 	}
 	if !fresh {
-		g.known.Set(key, out)
+		t.known.Set(key, out)
 	}
 	return out, nil
 }
 
-func newGrant(p *containerv1.Plan) (*grant, error) {
+func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 	platforms, err := oci.ParsePlatforms(p.GetPlatform())
 	if err != nil {
 		return nil, fmt.Errorf("reading the plan of a token: %w", err)
 	}
-	g := &grant{
+	tok := &resolvedToken{
 		token: p.GetToken(), name: p.GetName(), ref: p.GetReference(),
 		repo:      upstream.Repository{Host: p.GetSource().GetRegistry(), Name: p.GetSource().GetRepository()},
 		source:    p.GetSource().GetReference(),
@@ -241,23 +241,23 @@ func newGrant(p *containerv1.Plan) (*grant, error) {
 		layers:    map[digest.Digest]addedLayer{},
 		build:     p.GetBuildId(),
 	}
-	g.built.Store(p.GetBuilt())
+	tok.built.Store(p.GetBuilt())
 	c := p.GetConfig()
-	g.add = oci.AdditionOf(c)
+	tok.add = oci.AdditionOf(c)
 	for _, l := range c.GetLayers() {
 		added := addedLayer{size: l.GetGzipSize()}
 		if !strings.HasPrefix(l.GetLocation(), "data:") {
 			added.url = l.GetLocation()
 		}
-		g.layers[digest.Digest(l.GetGzipDigest())] = added
+		tok.layers[digest.Digest(l.GetGzipDigest())] = added
 	}
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	g.change = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
+	tok.change = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
 	for _, d := range p.GetDigests() {
-		g.roots = append(g.roots, digest.Digest(d))
+		tok.roots = append(tok.roots, digest.Digest(d))
 	}
-	return g, nil
+	return tok, nil
 }

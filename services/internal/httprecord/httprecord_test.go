@@ -1,4 +1,4 @@
-package answer_test
+package httprecord_test
 
 import (
 	"io"
@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"slipway.dev/services/internal/answer"
+	"slipway.dev/services/internal/httprecord"
 )
 
 // TestWriter answers over a real connection in every way that a handler can.
@@ -19,18 +19,18 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		handle func(w *answer.Writer)
+		handle func(w *httprecord.Writer)
 		code   int
 		body   string
 	}{
-		"nothing": {func(*answer.Writer) {}, 0, ""},
-		"a body":  {func(w *answer.Writer) { _, _ = w.Write([]byte("text")) }, 200, "text"},
-		"a header, twice": {func(w *answer.Writer) {
+		"nothing": {func(*httprecord.Writer) {}, 0, ""},
+		"a body":  {func(w *httprecord.Writer) { _, _ = w.Write([]byte("text")) }, 200, "text"},
+		"a header, twice": {func(w *httprecord.Writer) {
 			w.WriteHeader(http.StatusTeapot)
 			w.WriteHeader(http.StatusOK)
 			_, _ = w.Write([]byte("short"))
 		}, 418, "short"},
-		"a file": {func(w *answer.Writer) {
+		"a file": {func(w *httprecord.Writer) {
 			f, err := os.Open(file)
 			if err != nil {
 				t.Error(err)
@@ -39,16 +39,16 @@ func TestWriter(t *testing.T) {
 			defer f.Close()
 			_, _ = io.Copy(w, f)
 		}, 200, "from a file"},
-		"flushed": {func(w *answer.Writer) {
+		"flushed": {func(w *httprecord.Writer) {
 			_, _ = w.Write([]byte("now"))
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				t.Error(err)
 			}
 		}, 200, "now"},
 	} {
-		var w *answer.Writer
+		var w *httprecord.Writer
 		s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-			w = &answer.Writer{ResponseWriter: rw}
+			w = &httprecord.Writer{ResponseWriter: rw}
 			c.handle(w)
 		}))
 		resp, err := http.Get(s.URL)

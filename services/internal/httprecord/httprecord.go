@@ -1,12 +1,12 @@
-// Package answer remembers what an HTTP handler answered, for logs and metrics.
-package answer
+// Package httprecord remembers how an HTTP handler responded, for logs and metrics.
+package httprecord
 
 import (
 	"io"
 	"net/http"
 )
 
-// Writer passes an answer on and remembers it. Files still go to the connection
+// Writer passes a response on and remembers it. Files still go to the connection
 // without passing through memory.
 type Writer struct {
 	http.ResponseWriter
@@ -17,13 +17,13 @@ type Writer struct {
 
 // WriteHeader implements http.ResponseWriter.
 func (w *Writer) WriteHeader(code int) {
-	w.answered(code)
+	w.began(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements io.Writer.
 func (w *Writer) Write(p []byte) (int, error) {
-	w.answered(http.StatusOK)
+	w.began(http.StatusOK)
 	n, err := w.ResponseWriter.Write(p)
 	w.Bytes += int64(n)
 	return n, err
@@ -31,7 +31,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // ReadFrom implements io.ReaderFrom.
 func (w *Writer) ReadFrom(src io.Reader) (int64, error) {
-	w.answered(http.StatusOK)
+	w.began(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, src)
 	w.Bytes += n
 	return n, err
@@ -40,7 +40,7 @@ func (w *Writer) ReadFrom(src io.Reader) (int64, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *Writer) answered(code int) {
+func (w *Writer) began(code int) {
 	if w.Code == 0 {
 		w.Code = code
 	}
