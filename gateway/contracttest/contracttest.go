@@ -117,10 +117,10 @@ func (e *Example) Differ(body []byte) string {
 	}
 	var want, got any
 	if err := json.Unmarshal([]byte(e.Want), &want); err != nil {
-		return "the example itself is no JSON: " + err.Error()
+		return "the example itself is not JSON: " + err.Error()
 	}
 	if err := json.Unmarshal(body, &got); err != nil {
-		return fmt.Sprintf("the body is no JSON: %s", body)
+		return fmt.Sprintf("the body is not JSON: %s", body)
 	}
 	return differ("", want, got)
 }

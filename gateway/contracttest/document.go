@@ -30,7 +30,7 @@ func ReadDocument(text []byte) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
-	doc.Servers = nil // paths are those of the face, wherever it is
+	doc.Servers = nil // paths are those of the API, wherever it is
 	router, err := gorillamux.NewRouter(doc)
 	if err != nil {
 		return nil, fmt.Errorf("reading the document's paths: %w", err)

@@ -59,11 +59,11 @@ type App struct {
 	storeGrant func(caller.Grant) upstream.Login
 
 	// What the roles offer.
-	services []func(*rpc.Server)
-	conns    map[string]grpc.ClientConnInterface
-	api      http.Handler // REST
-	face     http.Handler // the platform's REST
-	pulls    http.Handler // /v2/
+	services    []func(*rpc.Server)
+	conns       map[string]grpc.ClientConnInterface
+	api         http.Handler // REST
+	platformAPI http.Handler // the platform's REST
+	pulls       http.Handler // /v2/
 
 	servers    []*rpc.Server
 	listeners  listeners
@@ -104,7 +104,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 	}()
 	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
 	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.reg)
-	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openStores, a.openStore, a.openNetwork, a.connect, a.build, a.listen}
+	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openDatastores, a.openImageStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -68,9 +68,9 @@ func (a *App) own() caller.Own {
 // storeRepository is the embedded store's one.
 const storeRepository = "builds"
 
-// openStore opens the embedded image store at store_addr. Its login lives as long
+// openImageStore opens the embedded image store at store_addr. Its login lives as long
 // as the process: nobody else has a use for it. Builds get logins of their own.
-func (a *App) openStore(ctx context.Context) error {
+func (a *App) openImageStore(ctx context.Context) error {
 	if !a.hasStore() {
 		return nil
 	}

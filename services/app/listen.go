@@ -53,8 +53,8 @@ func (a *App) listen(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if a.face != nil && a.cfg.PlatformHTTPAddr != "" {
-		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.face)
+	if a.platformAPI != nil && a.cfg.PlatformHTTPAddr != "" {
+		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.platformAPI)
 	}
 	return nil
 }

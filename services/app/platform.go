@@ -86,19 +86,19 @@ func (a *App) provider() (identity.OIDC, error) {
 	return p, nil
 }
 
-// withPlatform puts the platform's face under its legacy address, /api, and keeps
+// withPlatform puts the platform's API under its legacy address, /api, and keeps
 // it for its own.
 func (a *App) withPlatform(ctx context.Context, rest http.Handler) (http.Handler, error) {
 	conn := a.conns["platform"]
 	if conn == nil {
 		return rest, nil
 	}
-	face, err := gateway.NewPlatform(ctx, conn)
+	h, err := gateway.NewPlatform(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	a.face = face
-	below := http.StripPrefix("/api", face)
+	a.platformAPI = h
+	below := http.StripPrefix("/api", h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/api/") {
 			below.ServeHTTP(w, r)

@@ -45,9 +45,9 @@ func (a *App) openData(context.Context) error {
 	return nil
 }
 
-// openStores opens database, Redis and NATS: the one that a URL names, or one in
+// openDatastores opens database, Redis and NATS: the one that a URL names, or one in
 // this process.
-func (a *App) openStores(ctx context.Context) error {
+func (a *App) openDatastores(ctx context.Context) error {
 	var problems []error
 	if a.needs(func(n need) bool { return n.sql }) {
 		problems = append(problems, a.openDatabase(ctx))

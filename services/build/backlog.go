@@ -21,9 +21,9 @@ var (
 		"Builds that wait for a worker (queued) or run (running). Every replica of the build role says the same: take the largest, not the sum.",
 		[]string{"engine", "architecture", "state"}, nil)
 	descAge = prometheus.NewDesc("slipway_build_queue_age_seconds",
-		"How long the build has waited that waits longest for a worker; 0 when none does. Every replica says the same.", nil, nil)
+		"Age of the oldest build that waits for a worker; 0 when none waits. All replicas report the same value.", nil, nil)
 	descSlots = prometheus.NewDesc("slipway_build_worker_slots",
-		"Builds that the workers that live can run at a time, as this replica has heard.", nil, nil)
+		"How many builds the live workers can run at once, as far as this replica knows.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

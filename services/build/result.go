@@ -69,7 +69,7 @@ func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
 			return err
 		}
 		if holder.id != rec.id {
-			s.deps.Log.WarnContext(ctx, "A result was not believed: its ticket is not that of the build's newest delivery",
+			s.deps.Log.WarnContext(ctx, "A result was ignored: its ticket is not that of the build's newest delivery",
 				"build_id", rec.id, "delivery", r.GetDelivery())
 			return nil
 		}

@@ -76,6 +76,6 @@ func (w *Worker) announce(p *buildv1.Presence) {
 		err = w.NATS.Publish(buildbus.Workers, b)
 	}
 	if err != nil {
-		w.Log.Warn("The build room could not be told of this worker", "err", err)
+		w.Log.Warn("The worker could not announce itself to the build service", "err", err)
 	}
 }

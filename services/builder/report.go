@@ -105,7 +105,7 @@ func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 		w.ack(msg)
 		return
 	}
-	w.logger(job).Warn("the build room could not be told that a job is handed back", "err", err)
+	w.logger(job).Warn("A job could not be handed back", "err", err)
 	if err := msg.Nak(); err != nil {
 		w.Log.Warn("A job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
 	}

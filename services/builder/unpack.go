@@ -46,7 +46,7 @@ func unpack(r io.Reader, dir string, l room) error {
 	defer func() { _ = root.Close() }()
 	gz, err := gzip.NewReader(bufio.NewReaderSize(r, 64<<10))
 	if err != nil {
-		return fmt.Errorf("it is no gzip'd tar: %w", err)
+		return fmt.Errorf("it is not a gzip'd tar: %w", err)
 	}
 	u := &unpacker{root: root, left: l}
 	// Headers count as well: a tar of empty names has no files to count.
@@ -57,7 +57,7 @@ func unpack(r io.Reader, dir string, l room) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("it is no gzip'd tar: %w", err)
+			return fmt.Errorf("it is not a gzip'd tar: %w", err)
 		}
 		if err := u.entry(h, in); err != nil {
 			return err

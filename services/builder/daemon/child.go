@@ -30,7 +30,7 @@ type child struct {
 	err   error // why it ended; once ended is closed
 }
 
-// start starts the daemon in a cage of its own.
+// start starts the daemon in a sandbox of its own.
 func (d *Daemon) start() (*child, error) {
 	config, err := d.configure()
 	if err != nil {
@@ -60,30 +60,30 @@ func (d *Daemon) run(c *child, config string, started chan<- error) {
 		runtime.UnlockOSThread()
 		return
 	}
-	cage, home, err := d.enter()
+	sandbox, home, err := d.enter()
 	if err != nil {
 		started <- err // the thread is never given back: it may be in the wrong network
 		return
 	}
-	c.proxy = "http://" + cage.proxy.Addr().String()
+	c.proxy = "http://" + sandbox.proxy.Addr().String()
 	err = d.spawn(c, config)
 	if back := unix.Setns(home, unix.CLONE_NEWNET); back == nil {
 		defer runtime.UnlockOSThread() // otherwise the thread ends with this function
 	}
 	_ = unix.Close(home)
 	if err != nil {
-		cage.close()
+		sandbox.close()
 		started <- err
 		return
 	}
-	d.serve(cage)
+	d.serve(sandbox)
 	started <- nil
 	said := <-c.said // before Wait, which closes what it reads
 	if err := c.cmd.Wait(); err != nil {
 		said = strings.TrimSpace(said + " (" + err.Error() + ")")
 	}
 	c.err = errors.New(said)
-	cage.close()
+	sandbox.close()
 	close(c.ended)
 }
 
@@ -122,7 +122,7 @@ func (d *Daemon) spawn(c *child, config string) error {
 		return fmt.Errorf("this machine allows no processes of its own: %w", err)
 	}
 	c.said = make(chan string, 1)
-	go func() { c.said <- tell(out, d.o.Log) }()
+	go func() { c.said <- logOutput(out, d.o.Log) }()
 	return nil
 }
 
@@ -160,8 +160,8 @@ func plainEnv() []string {
 	return out
 }
 
-// tell passes on what the daemon says of itself, and answers its last words.
-func tell(r io.Reader, log *slog.Logger) (last string) {
+// logOutput passes on what the daemon says of itself, and answers its last words.
+func logOutput(r io.Reader, log *slog.Logger) (last string) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {

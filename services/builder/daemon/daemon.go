@@ -1,4 +1,4 @@
-// Package daemon keeps a BuildKit daemon running beside this process, in a cage:
+// Package daemon keeps a BuildKit daemon running beside this process, in a sandbox:
 // it and everything it starts have their own processes, mounts and network, and
 // die together. Its network is a loopback with nothing on it but what this
 // process offers there: a few addresses of this machine, and an HTTP proxy that

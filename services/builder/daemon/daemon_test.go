@@ -97,7 +97,7 @@ func TestDaemonThatEnds(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	d, err := daemon.Start(t.Context(), options(t, t.TempDir()))
 	if err != nil {
-		t.Skipf("this machine allows no cage: %v", err)
+		t.Skipf("this machine allows no sandbox: %v", err)
 	}
 	defer d.Close()
 	eventually(t, "the problem is told", func() bool {

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// serve offers what the cage listens for. It ends with the listeners.
-func (d *Daemon) serve(c *cage) {
+// serve offers what the sandbox listens for. It ends with the listeners.
+func (d *Daemon) serve(c *sandbox) {
 	for l, address := range c.forwards {
 		go forward(l, address)
 	}

@@ -58,7 +58,7 @@ type host struct {
 // Serve runs a buildkitd as root of this machine or, better, of a user namespace,
 // and serves the steps of its builds. When ctx ends buildkitd is told to stop: the
 // builds that run are finished first. It returns when buildkitd has ended, with an
-// error if nobody told it to. buildkitd dies with this process.
+// error if it was not asked to. buildkitd dies with this process.
 func Serve(ctx context.Context, o ServeOptions) error {
 	if os.Geteuid() != 0 {
 		return errors.New("it must be root, of a user namespace at least: start it with rootlesskit")
@@ -118,10 +118,10 @@ func (h *host) run(ctx context.Context) error {
 		return fmt.Errorf("buildkitd cannot be started: %w", err)
 	}
 	unwatch := context.AfterFunc(ctx, func() {
-		h.o.Log.Info("buildkitd was told to stop; builds that run are finished first")
+		h.o.Log.Info("Stopping buildkitd; builds that run are finished first")
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	})
-	said := tell(io.TeeReader(out, h.o.Stderr), slog.New(slog.DiscardHandler)) // before Wait, which closes what it reads
+	said := logOutput(io.TeeReader(out, h.o.Stderr), slog.New(slog.DiscardHandler)) // before Wait, which closes what it reads
 	err = cmd.Wait()
 	if !unwatch() {
 		return nil

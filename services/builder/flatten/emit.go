@@ -15,8 +15,8 @@ type link struct {
 }
 
 // survivors lists what hard links that are left lead to.
-func (t *tree) survivors() map[place]link {
-	out := map[place]link{}
+func (t *tree) survivors() map[entryID]link {
+	out := map[entryID]link{}
 	t.root.walk("", func(path string, n *node) {
 		if n.isDir() || n.leftOut || n.at == n.inode {
 			return
@@ -56,11 +56,11 @@ func join(dir, name string) string {
 type emitter struct {
 	output
 	tree  *tree
-	links map[place]link
+	links map[entryID]link
 }
 
 // entry writes an entry under the name that it has in the end, if any.
-func (e *emitter) entry(at place, h *tar.Header, content io.Reader) error {
+func (e *emitter) entry(at entryID, h *tar.Header, content io.Reader) error {
 	path, err := clean(h.Name)
 	if err != nil {
 		return err

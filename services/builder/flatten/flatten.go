@@ -96,7 +96,7 @@ func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits)
 	r := newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
-			return t.apply(place{int32(i), int32(k)}, h)
+			return t.apply(entryID{int32(i), int32(k)}, h)
 		})
 		if err != nil {
 			return Summary{}, err
@@ -106,7 +106,7 @@ func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits)
 	r = newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
-			return e.entry(place{int32(i), int32(k)}, h, content)
+			return e.entry(entryID{int32(i), int32(k)}, h, content)
 		})
 		if err != nil {
 			return Summary{}, err

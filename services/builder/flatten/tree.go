@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// place is an entry: the layer's number and the entry's in it.
-type place struct{ layer, entry int32 }
+// entryID is an entry: the layer's number and the entry's in it.
+type entryID struct{ layer, entry int32 }
 
 // nowhere is the place of a directory that no entry names.
-func nowhere() place { return place{-1, -1} }
+func nowhere() entryID { return entryID{-1, -1} }
 
 // node is a name in the tree.
 type node struct {
 	// at is the entry that put it here, inode the one with its content: another for
 	// a hard link.
-	at, inode place
+	at, inode entryID
 	// touched is the last layer that put something here or below, dropped the last
 	// that removed what earlier layers had below.
 	touched, dropped int32
@@ -27,7 +27,7 @@ type node struct {
 
 func (n *node) isDir() bool { return n.children != nil }
 
-func newDir(at place, layer int32) *node {
+func newDir(at entryID, layer int32) *node {
 	return &node{at: at, inode: at, touched: layer, dropped: -1, children: map[string]*node{}}
 }
 
@@ -58,7 +58,7 @@ func (t *tree) lookup(path string) *node {
 }
 
 // apply puts an entry into the tree.
-func (t *tree) apply(at place, h *tar.Header) error {
+func (t *tree) apply(at entryID, h *tar.Header) error {
 	path, dir, name, err := locate(h)
 	switch {
 	case err != nil:
@@ -87,7 +87,7 @@ func (t *tree) apply(at place, h *tar.Header) error {
 }
 
 // place puts an entry into its directory.
-func (t *tree) place(parent *node, name string, at place, kind byte, target *node) {
+func (t *tree) place(parent *node, name string, at entryID, kind byte, target *node) {
 	old := parent.children[name]
 	switch {
 	case kind == tar.TypeDir && old != nil && old.isDir():

@@ -152,8 +152,8 @@ func TestFollowerGivesUp(t *testing.T) {
 		"silence": {func(w http.ResponseWriter, r *http.Request) {
 			sse(w, 1, 1, "")
 			<-r.Context().Done()
-		}, "nothing was heard for 50ms"},
-		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was heard for 50ms"},
+		}, "nothing was received for 50ms"},
+		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was received for 50ms"},
 		"breaks":                 {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "") }, "the connection ended before the build"},
 		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "event: done\ndata: x\n\n") }, "does not answer like a Slipway server"},
 		"refused":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},

@@ -72,7 +72,7 @@ func (f *credentialsFlags) readKeys(d *dialogue, into *structpb.Struct) error {
 	}
 	keys := map[string]any{}
 	if json.Unmarshal([]byte(text), &keys) != nil { // its error would show what is secret
-		return fmt.Errorf("reading the keys: %s holds no JSON object", f.keysFile)
+		return fmt.Errorf("reading the keys: %s does not hold a JSON object", f.keysFile)
 	}
 	made, err := structpb.NewStruct(keys)
 	if err != nil {

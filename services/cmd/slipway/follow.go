@@ -114,7 +114,7 @@ func (f *follower) connect(ctx context.Context) (*ending, error) {
 func (c *client) open(ctx context.Context, what call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &answer{cancel: cancel, silence: silence}
-	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was heard for %s", silence)) })
+	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was received for %s", silence)) })
 	req, err := c.request(ctx, what)
 	if err != nil {
 		a.stop()

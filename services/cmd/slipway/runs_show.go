@@ -54,7 +54,7 @@ func endOf(run document) *verdictOf {
 	case "SUCCEEDED":
 		return &verdictOf{}
 	case "UNKNOWN":
-		return &verdictOf{errors.New("the run has not been heard of for a while: nobody knows how it is")}
+		return &verdictOf{errors.New("the run has not reported for a while; its state is unknown")}
 	default:
 		text := "the run is " + status
 		if why := run.text("errorMessage"); why != "" {

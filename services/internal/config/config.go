@@ -52,10 +52,10 @@ type Config struct {
 	MetricsAccounts    string   `key:"metrics_accounts_file" help:"Accounts (htpasswd, bcrypt) that may read /v1alpha2/metrics. Empty: nobody, the paths answer 404."`
 	CountPulls         bool     `key:"count_pulls" default:"true" help:"Whether pulls are noted and counted."`
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"What the URL of a file system client's layer begins with; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
-	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is believed."`
+	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is trusted."`
 
 	PlatformURL          string        `group:"Platform and users" key:"platform_url" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role. Empty: where platform_http_addr listens, like public_url, or else public_url/api."`
-	PlatformEndpoints    []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are believed about their users; container requests may name them as platformEndpoint."`
+	PlatformEndpoints    []string      `key:"platform_endpoints" help:"Base addresses of other platforms that are trusted to identify their users; container requests may name them as platformEndpoint."`
 	PlatformAuthFile     string        `key:"platform_auth_file" help:"Operator accounts at platform_endpoints, with which this one reads its users' credentials there, in the format of docker's config.json; keys are hosts or host/path."`
 	OIDCIssuer           string        `key:"oidc_issuer" help:"An OpenID Connect provider at which users may sign in, who are found by their verified e-mail address; it sends them back to platform_url/oauth/callback. Empty: with an access token only."`
 	OIDCClientID         string        `key:"oidc_client_id" help:"What the provider calls this platform."`

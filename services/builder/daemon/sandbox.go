@@ -10,14 +10,14 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// cage is the network that a child gets.
-type cage struct {
+// sandbox is the network that a child gets.
+type sandbox struct {
 	listeners []net.Listener
 	forwards  map[net.Listener]string
 	proxy     net.Listener
 }
 
-func (c *cage) close() {
+func (c *sandbox) close() {
 	for _, l := range c.listeners {
 		_ = l.Close()
 	}
@@ -25,7 +25,7 @@ func (c *cage) close() {
 
 // enter puts the thread into a new network, with its loopback up and our
 // listeners on it. home is the network it came from.
-func (d *Daemon) enter() (c *cage, home int, err error) {
+func (d *Daemon) enter() (c *sandbox, home int, err error) {
 	home, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, -1, err
@@ -36,7 +36,7 @@ func (d *Daemon) enter() (c *cage, home int, err error) {
 	if err := step.LoopbackUp(); err != nil {
 		return nil, -1, fmt.Errorf("bringing up the loopback inside: %w", err)
 	}
-	c = &cage{forwards: map[net.Listener]string{}}
+	c = &sandbox{forwards: map[net.Listener]string{}}
 	for _, address := range d.o.Forward {
 		l, err := c.listen(address)
 		if err != nil {
@@ -56,7 +56,7 @@ func (d *Daemon) enter() (c *cage, home int, err error) {
 	return c, home, nil
 }
 
-func (c *cage) listen(address string) (net.Listener, error) {
+func (c *sandbox) listen(address string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("offering %s to builds: %w", address, err)
