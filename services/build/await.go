@@ -18,7 +18,7 @@ type endings struct {
 
 func newEndings() *endings { return &endings{waiting: map[string]map[chan struct{}]bool{}} }
 
-// wait answers a channel that gets a value when the build ends; call leave when
+// wait returns a channel that gets a value when the build ends; call leave when
 // it is not needed any more.
 func (e *endings) wait(id string) (ended <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)

@@ -64,7 +64,7 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
 }
 
-// settled answers the builds that a build is made from, when all have made their
+// settled returns the builds that a build is made from, when all have made their
 // images; nil while one has not. One that failed ends the build.
 func (s *Service) settled(ctx context.Context, r record) ([]record, error) {
 	parts := make([]record, len(r.request.GetPartIds()))

@@ -44,7 +44,7 @@ func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatu
 	}, nil
 }
 
-// DescribeBuild answers the record of a build.
+// DescribeBuild returns the record of a build.
 func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildRequest) (*buildv1.DescribeBuildResponse, error) {
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
@@ -77,7 +77,7 @@ func describe(r record) *buildv1.Build {
 	return b
 }
 
-// ListBuilds answers the builds of whom the Bearer token names.
+// ListBuilds returns the builds of the user whom the Bearer token names.
 func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest) (*buildv1.ListBuildsResponse, error) {
 	limit := req.GetMax()
 	switch {

@@ -72,7 +72,7 @@ func architecture(r *buildv1.Recipe) string {
 	return p.Architecture
 }
 
-// submitOnce answers nil when another request was faster.
+// submitOnce returns nil when another request was faster.
 func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	made, err := s.alreadyMade(ctx, req)
 	if made != nil || err != nil {

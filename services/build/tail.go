@@ -41,7 +41,7 @@ type tail struct {
 	more  chan struct{} // closed when there are more lines
 }
 
-// enter answers the tail of a log; call leave when it is not needed any more.
+// enter returns the tail of a log; call leave when it is not needed any more.
 func (t *tails) enter(id string) (_ *tail, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,7 +110,7 @@ func lineSize(l *buildv1.LogLine) int { return len(l.GetText()) + len(l.GetPhase
 // batch is how many lines go out in one message.
 const batch = 256
 
-// after answers the lines behind a place; without any, what tells that there are
+// after returns the lines behind a place; without any, what tells that there are
 // more. gone says that some of them are not kept any more.
 func (t *tail) after(place int64) (lines []*buildv1.LogLine, gone bool, more <-chan struct{}) {
 	t.mu.Lock()

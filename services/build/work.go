@@ -95,7 +95,7 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 	return nil
 }
 
-// GetBuildCredentials answers the login for one repository that the build pushes to
+// GetBuildCredentials returns the login for one repository that the build pushes to
 // or reads from, and none for any other: what a host knows of us is nobody's right
 // to all that lies there.
 func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {

@@ -24,22 +24,22 @@ type logins struct {
 	secrets []string // what was handed out, and so must not be in the log
 }
 
-// read answers the login for an image that the recipe names.
+// read returns the login for an image that the recipe names.
 func (l *logins) read(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
 	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_READ)
 }
 
-// push answers the login for the repository that the image goes to.
+// push returns the login for the repository that the image goes to.
 func (l *logins) push(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
 	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH)
 }
 
-// cache answers the login for the repository that keeps layers.
+// cache returns the login for the repository that keeps layers.
 func (l *logins) cache(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
 	return l.ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE)
 }
 
-// ask answers none where the build room has none.
+// ask returns none where the build room has none.
 func (l *logins) ask(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
 	r, err := l.patiently(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why})
 	if errors.Is(err, fault.NotFound) {

@@ -37,7 +37,7 @@ func isURL(location string) bool {
 }
 
 // bake puts what a frozen image is to hold on top of what the daemon has pushed,
-// and answers the digest of the complete image. The daemon pushes such an image by
+// and returns the digest of the complete image. The daemon pushes such an image by
 // its digest only: it gets its name when it is complete.
 func (b *BuildKit) bake(ctx context.Context, job Job, l *logins, built string) (string, error) {
 	to, err := b.world().target(ctx, job, l)

@@ -79,7 +79,7 @@ func newVerifier(in io.Reader, want string, size int64) (*verifier, error) {
 // errTooLong is more bytes than were said.
 var errTooLong = errors.New("it is longer than its stated size")
 
-// Read answers the next bytes, and fails as soon as there are too many.
+// Read returns the next bytes, and fails as soon as there are too many.
 func (v *verifier) Read(p []byte) (int, error) {
 	n, err := v.in.Read(p)
 	v.read += int64(n)

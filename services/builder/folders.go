@@ -134,7 +134,7 @@ type chunks struct {
 	rest   []byte
 }
 
-// Read answers the next bytes.
+// Read returns the next bytes.
 func (c *chunks) Read(p []byte) (n int, err error) {
 	for len(c.rest) == 0 {
 		if c.rest, err = c.next(); err != nil {

@@ -156,7 +156,7 @@ func (k *keyring) right(ctx context.Context, host, scope string) (right, error) 
 	return r, err
 }
 
-// Credentials answers the login for a registry that wants one with each request; an
+// Credentials returns the login for a registry that wants one with each request; an
 // empty one where the build has none.
 func (k *keyring) Credentials(ctx context.Context, req *auth.CredentialsRequest) (*auth.CredentialsResponse, error) {
 	var login upstream.Login

@@ -30,7 +30,7 @@ type logCap struct {
 
 func newLogCap(head, tail int) *logCap { return &logCap{head: head, tail: tail} }
 
-// add answers the entry that can go out now, or nil when it is kept back.
+// add returns the entry that can go out now, or nil when it is kept back.
 func (c *logCap) add(phase, text string) *buildv1.LogEntry {
 	e := &buildv1.LogEntry{Text: cleanLine(text), Phase: phase}
 	size := cost(e)
@@ -56,7 +56,7 @@ func (c *logCap) drop() {
 	c.leftBytes += size
 }
 
-// end answers what was kept back, after a line that says what is missing.
+// end returns what was kept back, after a line that says what is missing.
 func (c *logCap) end() []*buildv1.LogEntry {
 	out := c.kept
 	c.kept = nil

@@ -166,7 +166,7 @@ type untilEnd struct {
 	io.Closer
 }
 
-// Read answers the next bytes; at the end it says what is wrong with them all.
+// Read returns the next bytes; at the end it says what is wrong with them all.
 func (u *untilEnd) Read(p []byte) (int, error) {
 	n, err := u.verifier.Read(p)
 	if errors.Is(err, errTooLong) {

@@ -94,7 +94,7 @@ func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImag
 	return o, o.unreadable(ctx, err)
 }
 
-// pick answers the image manifest for a platform; an image that is for one
+// pick returns the image manifest for a platform; an image that is for one
 // platform only is taken as it is.
 func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {
 	doc, err := src.Manifest(ctx, d)

@@ -94,7 +94,7 @@ func (s store) forget(ctx context.Context, before time.Time) error {
 	return err
 }
 
-// count answers one organisation's events of a day, or of all days.
+// count returns one organisation's events of a day, or of all days.
 func (s store) count(ctx context.Context, m metric, day, org string) (n float64, err error) {
 	err = s.db.QueryRowContext(ctx, `
 		SELECT events FROM metrics_counts WHERE metric = $1 AND day = $2 AND org = $3`, string(m), day, org).Scan(&n)
@@ -104,7 +104,7 @@ func (s store) count(ctx context.Context, m metric, day, org string) (n float64,
 	return n, err
 }
 
-// orgs answers the events of a day, or of all days, by organisation.
+// orgs returns the events of a day, or of all days, by organisation.
 func (s store) orgs(ctx context.Context, m metric, day string) (map[string]float64, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT org, events FROM metrics_counts WHERE metric = $1 AND day = $2`, string(m), day)
 	if err != nil {

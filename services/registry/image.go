@@ -240,7 +240,7 @@ func (img *image) leadsTo(d digest.Digest) bool {
 	return img.others[d]
 }
 
-// blob answers the size of a blob that is known to belong to the image.
+// blob returns the size of a blob that is known to belong to the image.
 func (img *image) blob(d digest.Digest) (int64, bool) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
@@ -248,7 +248,7 @@ func (img *image) blob(d digest.Digest) (int64, bool) {
 	return size, ok
 }
 
-// document answers a manifest that the image leads to.
+// document returns a manifest that the image leads to.
 func (r reader) document(ctx context.Context, img *image, d digest.Digest) (oci.Document, error) {
 	if d == img.root.Digest {
 		return img.root, nil

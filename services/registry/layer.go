@@ -39,7 +39,7 @@ func newLayerCache(c containerv1.ContainerServiceClient, dir string, limit int64
 
 func (c *layerCache) path(d digest.Digest) string { return filepath.Join(c.dir, d.Encoded()) }
 
-// open answers the layer's file, fetching it first if need be. The caller closes
+// open returns the layer's file, fetching it first if need be. The caller closes
 // it.
 func (c *layerCache) open(ctx context.Context, d digest.Digest) (*os.File, error) {
 	f, err := os.Open(c.path(d))

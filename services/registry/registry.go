@@ -136,7 +136,7 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.metrics.answered(kind, rec, start)
 }
 
-// route answers what kind of request it was, for the metrics.
+// route returns what kind of request it was, for the metrics.
 func (s *Registry) route(w *httprecord.Writer, r *http.Request) (kind string, err error) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

@@ -125,7 +125,7 @@ func (s *Store) door(repository string) *sync.RWMutex {
 	return made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
 }
 
-// enter answers how to leave again. What takes as long as its body stays outside:
+// enter returns how to leave again. What takes as long as its body stays outside:
 // parts of an upload are nobody's yet, and a blob that is open can be read to its end
 // though it is removed.
 func (s *Store) enter(r *http.Request) (leave func()) {

@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// tags answers the one tag that the name is for; none for a digest.
+// tags returns the one tag that the name is for; none for a digest.
 func (s *Registry) tags(w http.ResponseWriter, r *http.Request, tok *resolvedToken) error {
 	list := []string{}
 	n, err := strconv.Atoi(r.URL.Query().Get("n"))

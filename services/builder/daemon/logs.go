@@ -24,7 +24,7 @@ func newLogBudget() *logBudget {
 	return &logBudget{head: limits.StepLogHead, tails: limits.StepLogTails}
 }
 
-// pass answers how many of n bytes may pass.
+// pass returns how many of n bytes may pass.
 func (b *logBudget) pass(n int) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +33,7 @@ func (b *logBudget) pass(n int) int {
 	return n
 }
 
-// tail answers how much of the end of one output may be kept: less and less, so
+// tail returns how much of the end of one output may be kept: less and less, so
 // that all together have an end.
 func (b *logBudget) tail() int {
 	b.mu.Lock()
@@ -89,7 +89,7 @@ func (o *output) write(b []byte) bool {
 	return true
 }
 
-// whole answers how much of b to pass, about n bytes, so that a line which has
+// whole returns how much of b to pass, about n bytes, so that a line which has
 // begun to pass does so to its end.
 func (o *output) whole(b []byte, n int) int {
 	if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 || !o.within {
@@ -119,7 +119,7 @@ type ring struct {
 
 func newRing(size int) *ring { return &ring{size: size} }
 
-// write answers how many former bytes were lost.
+// write returns how many former bytes were lost.
 func (r *ring) write(b []byte) (lost int) {
 	if over := len(b) - r.size; over > 0 {
 		lost, b = over, b[over:]
@@ -135,7 +135,7 @@ func (r *ring) write(b []byte) (lost int) {
 	return lost
 }
 
-// lines answers what is kept in order; cut takes off the rest of a line whose
+// lines returns what is kept in order; cut takes off the rest of a line whose
 // beginning is lost, unless nothing else is there.
 func (r *ring) lines(cut bool) (kept []byte, dropped int) {
 	kept = append(append([]byte{}, r.b[r.next:]...), r.b[:r.next]...)

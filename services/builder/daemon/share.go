@@ -59,7 +59,7 @@ func (b *builds) remove(token string) {
 	delete(b.all, token)
 }
 
-// of answers the build of a token; nil where there is none. BuildKit makes a step
+// of returns the build of a token; nil where there is none. BuildKit makes a step
 // that several builds of a scope have in common once, with the token of the first:
 // when that has ended before its step began, another build of the scope stands in.
 // A step without a token is of a build that came to the daemon by another way, as

@@ -125,7 +125,7 @@ type names struct {
 	bytes  int64
 }
 
-// keep answers a name by itself: the text that it is cut from may be much longer.
+// keep returns a name by itself: the text that it is cut from may be much longer.
 func (n *names) keep(name string) (string, error) {
 	n.count++
 	n.bytes += int64(len(name))

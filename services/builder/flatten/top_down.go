@@ -166,7 +166,7 @@ func (f *topDownWriter) leaf(layer int32, n *pathState, h *tar.Header, path stri
 	return f.link(path, n.content)
 }
 
-// lookup answers nil for what no layer has named.
+// lookup returns nil for what no layer has named.
 func (f *topDownWriter) lookup(path string) *pathState {
 	n := f.root
 	for path != "" && n != nil {

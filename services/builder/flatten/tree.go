@@ -46,7 +46,7 @@ func (t *tree) child(parent *node, name string) (string, error) {
 	return t.names.keep(name)
 }
 
-// lookup answers nil for what is not there.
+// lookup returns nil for what is not there.
 func (t *tree) lookup(path string) *node {
 	n := t.root
 	for path != "" && n != nil {

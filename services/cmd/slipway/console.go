@@ -25,7 +25,7 @@ type console struct {
 	err   error // of the first write that did not work
 }
 
-// console answers one for w.
+// console returns one for w.
 func (s *settings) console(w io.Writer, phases bool) *console {
 	live := !s.dumb && isTerminal(w)
 	return &console{w: w, live: live, phases: phases || live, start: time.Now()}

@@ -41,7 +41,7 @@ func (c *client) credentialsID(ctx context.Context, query url.Values, key string
 	return idOf(list, key, "record of credentials", func(r *platformv1.CredentialsRecord) (string, string) { return r.GetId(), r.GetName() })
 }
 
-// within answers a client, and the query of calls in a workspace.
+// within returns a client, and the query of calls in a workspace.
 func (s *settings) within(ctx context.Context, workspace string) (*client, url.Values, error) {
 	c, err := s.client()
 	if err != nil {

@@ -30,7 +30,7 @@ func newStream(r io.Reader) *stream {
 	return &stream{lines: lines}
 }
 
-// next answers the next event. An event that is cut off is none: io.EOF, or what
+// next returns the next event. An event that is cut off is none: io.EOF, or what
 // cut it off.
 func (s *stream) next() (event, error) {
 	e, id := event{}, s.last

@@ -150,7 +150,7 @@ func (a *assignments) values() map[string]string {
 	return all
 }
 
-// String answers all of them.
+// String returns all of them.
 func (a *assignments) String() string { return strings.Join(*a, " ") }
 
 // Type names the flag's kind in the help.

@@ -62,7 +62,7 @@ makes an access token for this machine, which is kept the same way.`,
 	return cmd
 }
 
-// askServer answers the server to sign in to; where it is not named and somebody
+// askServer returns the server to sign in to; where it is not named and somebody
 // is there, it is asked for.
 func (s *settings) askServer(d *dialogue, quiet bool) (*url.URL, error) {
 	kept, err := readLogins(s.logins)

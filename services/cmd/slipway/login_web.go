@@ -27,7 +27,7 @@ const webPatience = 5 * time.Minute
 // clientID is what the server's page calls this program.
 const clientID = "slipway"
 
-// signInOnTheWeb answers an access token of this machine's own: a browser brings a
+// signInOnTheWeb returns an access token of this machine's own: a browser brings a
 // code to a loopback address (gateway/contract/platform.md#sign-in, PKCE), the code
 // gives a token of an hour, and that one makes it.
 func (s *settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, error) {
@@ -59,7 +59,7 @@ func (s *settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, er
 	return s.clientOf(base, jwt).tokenOfMachine(ctx)
 }
 
-// redeem answers the access token for a code.
+// redeem returns the access token for a code.
 func (c *client) redeem(ctx context.Context, form url.Values) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath("/api/oauth/access_token").String(), strings.NewReader(form.Encode()))
 	if err != nil {

@@ -43,7 +43,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 	return 2
 }
 
-// command answers the whole command line; env looks up environment variables.
+// command returns the whole command line; env looks up environment variables.
 func command(env func(string) string) *cobra.Command {
 	var s settings
 	root := &cobra.Command{

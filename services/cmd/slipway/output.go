@@ -35,7 +35,7 @@ func (f *format) Set(s string) error {
 	return nil
 }
 
-// String answers the flag's value.
+// String returns the flag's value.
 func (f *format) String() string { return string(*f) }
 
 // Type names the flag's kind in the help.

@@ -31,7 +31,7 @@ ID is a request's id, or the whole name that was answered for it.`,
 	}
 }
 
-// requestPath answers the REST path of a request. It is named by its id, or by
+// requestPath returns the REST path of a request. It is named by its id, or by
 // an image name that holds the id: HOST/wt/ID/PATH:TAG.
 func requestPath(name string) (string, error) {
 	id := name

@@ -205,7 +205,7 @@ func (s *settings) eachRun(cmd *cobra.Command, workspaceHelp string, do func(c *
 	}
 }
 
-// runPath answers the path of a run.
+// runPath returns the path of a run.
 func runPath(id string) (string, error) {
 	if id == "" || len(id) > 16 || strings.Trim(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
 		return "", usagef("%q is not a run id; `slipway runs list` shows them", id)

@@ -46,7 +46,7 @@ whether it succeeded.`,
 	return cmd
 }
 
-// endOf answers how a run ended; nil while it goes on.
+// endOf returns how a run ended; nil while it goes on.
 func endOf(run document) *verdictOf {
 	switch status := run.text("status"); status {
 	case "SUBMITTED", "RUNNING":

@@ -33,7 +33,7 @@ func newDialogue(cmd *cobra.Command) *dialogue {
 // isThere says whether there is somebody to ask.
 func (d *dialogue) isThere() bool { return d.fd >= 0 }
 
-// ask answers a line; an empty one is what is usual.
+// ask returns a line; an empty one is what is usual.
 func (d *dialogue) ask(question, usual string) (string, error) {
 	d.cmd.PrintErrf("%s [%s]: ", question, usual)
 	line, err := d.lines.ReadString('\n')
@@ -46,7 +46,7 @@ func (d *dialogue) ask(question, usual string) (string, error) {
 	return line, nil
 }
 
-// askSecret answers a line that is not shown while it is typed.
+// askSecret returns a line that is not shown while it is typed.
 func (d *dialogue) askSecret(question string) (string, error) {
 	d.cmd.PrintErrf("%s (it is not shown): ", question)
 	raw, err := term.ReadPassword(d.fd)
@@ -79,7 +79,7 @@ func (f *secretFlags) add(cmd *cobra.Command) {
 // given says whether a flag says where the secret is.
 func (f *secretFlags) given() bool { return f.stdin || f.file != "" }
 
-// read answers the secret, asking for it where no flag says where it is.
+// read returns the secret, asking for it where no flag says where it is.
 func (f *secretFlags) read(d *dialogue, question string) (string, error) {
 	if f.stdin && f.file != "" {
 		return "", usagef("--%s-stdin and --%s-file are two places; one is enough", f.what, f.what)

@@ -40,7 +40,7 @@ func (s *settings) add(root *cobra.Command, env func(string) string) {
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")
 }
 
-// client answers a client of the server that the settings name.
+// client returns a client of the server that the settings name.
 func (s *settings) client() (*client, error) {
 	kept, err := readLogins(s.logins)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *settings) do(ctx context.Context, what call, out proto.Message) ([]byte
 	return c.do(ctx, what, out)
 }
 
-// bearer answers the access token; empty for none.
+// bearer returns the access token; empty for none.
 func (s *settings) bearer(kept login) (string, error) {
 	if s.tokenFile == "" {
 		return cmp.Or(s.token, kept.Token), nil

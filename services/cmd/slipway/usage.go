@@ -9,7 +9,7 @@ import (
 // usageError is a command line that cannot be understood. Nothing was sent.
 type usageError struct{ error }
 
-// Unwrap answers what is wrong with it.
+// Unwrap returns what is wrong with it.
 func (e usageError) Unwrap() error { return e.error }
 
 func usagef(text string, args ...any) error {

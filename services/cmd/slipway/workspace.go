@@ -30,7 +30,7 @@ func workspaceFlag(cmd *cobra.Command, s *settings, what string) *string {
 	return name
 }
 
-// workspace answers the id of a workspace; 0 is the caller's own.
+// workspace returns the id of a workspace; 0 is the caller's own.
 func (c *client) workspace(ctx context.Context, name string) (int64, error) {
 	if name == "" {
 		return 0, nil

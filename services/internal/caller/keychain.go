@@ -101,7 +101,7 @@ func NewKeychain(service map[string]upstream.Login, platform platformv1.Platform
 	})}
 }
 
-// WithOwn answers a keychain that also knows the service's own repository. What
+// WithOwn returns a keychain that also knows the service's own repository. What
 // is remembered is shared.
 func (k *Keychain) WithOwn(o Own) *Keychain {
 	c := *k
@@ -119,7 +119,7 @@ func (k *Keychain) Owns(host, repository string) bool {
 	return host == k.own.Host && k.own.Has(host, repository)
 }
 
-// Target answers how caller's builds are pushed and served: in the service's own
+// Target returns how caller's builds are pushed and served: in the service's own
 // repository with the service's login, anywhere else with the caller's own or
 // none, never the service's.
 func (k *Keychain) Target(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
@@ -132,7 +132,7 @@ func (k *Keychain) Target(ctx context.Context, caller ID, host, repository strin
 	return k.Access(ctx, caller, host, repository)
 }
 
-// Push answers the login that a build pushes with: as Target has it, but in the
+// Push returns the login that a build pushes with: as Target has it, but in the
 // service's own image store one that is good for this build alone.
 func (k *Keychain) Push(ctx context.Context, caller ID, host string, g Grant) (upstream.Login, error) {
 	if k.own.Grant != nil && k.Owns(host, g.Repository) {
@@ -142,7 +142,7 @@ func (k *Keychain) Push(ctx context.Context, caller ID, host string, g Grant) (u
 	return access.Login, err
 }
 
-// Own answers the login that caller has themselves for a repository; the zero value
+// Own returns the login that caller has themselves for a repository; the zero value
 // for none, and for whoever is anonymous. It is never the service's.
 func (k *Keychain) Own(ctx context.Context, caller ID, host, repository string) (upstream.Login, error) {
 	if caller.IsAnonymous() {
@@ -152,7 +152,7 @@ func (k *Keychain) Own(ctx context.Context, caller ID, host, repository string) 
 	return access.Login, err
 }
 
-// Access answers how caller pulls from a repository: an anonymous caller with
+// Access returns how caller pulls from a repository: an anonymous caller with
 // the service's login for it, where there is one; an identified caller with
 // their own or none, never the service's. What the service built is read through
 // token names alone (see Target), and the login that builds are pushed with reads

@@ -99,7 +99,7 @@ func parse(text string) (map[string][]byte, error) {
 	return hashes, nil
 }
 
-// Check answers whose login an Authorization header holds (HTTP basic); client is
+// Check returns whose login an Authorization header holds (HTTP basic); client is
 // who is counted when it is wrong. fault.NotFound where the calls are switched
 // off, fault.Unauthenticated where the login is none of an account,
 // fault.Exhausted after too many of those.

@@ -23,7 +23,7 @@ type call[V any] struct {
 	err     error
 }
 
-// Do answers work's result, sharing it with everybody who asks meanwhile. A panic
+// Do returns work's result, sharing it with everybody who asks meanwhile. A panic
 // of work is an error of all of them.
 func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
 	c := f.join(ctx, key, work)

@@ -61,9 +61,9 @@ func (a Addition) IsZero() bool {
 
 // Source reads documents of one repository by digest, verified.
 type Source interface {
-	// Manifest answers a manifest or index.
+	// Manifest returns a manifest or index.
 	Manifest(ctx context.Context, d digest.Digest) (Document, error)
-	// Config answers an image config.
+	// Config returns an image config.
 	Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
 }
 

@@ -29,7 +29,7 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, nil
 }
 
-// current answers the pair; one that cannot be read just now (half-written,
+// current returns the pair; one that cannot be read just now (half-written,
 // say) leaves the last good one in use.
 func (c *Certificate) current() (*tls.Certificate, error) {
 	c.mu.Lock()

@@ -42,7 +42,7 @@ func newAuthorizer(c *Client) *authorizer {
 	return &authorizer{client: c, known: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
 }
 
-// header answers what was good the last time; "" when nothing is known.
+// header returns what was good the last time; "" when nothing is known.
 func (a *authorizer) header(key tokenKey) string {
 	h, ok := a.known.GetIfPresent(key)
 	if !ok || time.Now().After(h.expires) {

@@ -54,7 +54,7 @@ func NewControl(o Options) *Control {
 // Documents bounds the memory of what is read.
 func (c *Control) Documents() *Documents { return c.docs }
 
-// For answers the client for one access to one registry.
+// For returns the client for one access to one registry.
 func (c *Control) For(a Access, host string) *regclient.RegClient {
 	key := controlKey{host, a}
 	if rc, ok := c.clients.GetIfPresent(key); ok {

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Except answers the same rules for the steps of builds: they never reach this
+// Except returns the same rules for the steps of builds: they never reach this
 // machine at the ports of these addresses (host:port), whatever else is allowed.
 // What listens there is the service itself, or trusts whoever gets there.
 func (e *Egress) Except(listeners []string) *Egress {

@@ -100,7 +100,7 @@ func (b *Bundle) Restrict(noNewPrivileges bool) (network bool, err error) {
 	return !has, nil // the runtime makes an empty one
 }
 
-// namespace answers the path of a container's namespace of a kind, and whether it
+// namespace returns the path of a container's namespace of a kind, and whether it
 // has one at all.
 func namespace(linux object, kind string) (path string, has bool) {
 	namespaces, _ := linux["namespaces"].([]any)
