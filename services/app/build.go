@@ -11,6 +11,7 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build"
@@ -50,6 +51,14 @@ func (a *App) builds() buildv1.BuildServiceClient {
 		return nil
 	}
 	return buildv1.NewBuildServiceClient(a.conns["build"])
+}
+
+// conda is the conda room; nil where there is none.
+func (a *App) conda() condav1.CondaServiceClient {
+	if a.conns["conda"] == nil {
+		return nil
+	}
+	return condav1.NewCondaServiceClient(a.conns["conda"])
 }
 
 // hasStore says whether this process keeps images itself: only one that plays

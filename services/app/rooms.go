@@ -108,7 +108,7 @@ func (a *App) buildContainer() error {
 	}
 	s, err := container.New(container.Deps{
 		DB: a.db, Redis: a.redis, Bus: a.nats,
-		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(),
+		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(), Conda: a.conda(),
 		Upstream: a.net.client, Keychain: keys, Limiter: a.limiter(),
 		Log: a.log.With("room", "container"), Now: time.Now,
 		Settings: container.Settings{
@@ -120,6 +120,7 @@ func (a *App) buildContainer() error {
 			Retention:         a.cfg.RequestRetention,
 			RequestsUser:      a.cfg.LimitRequestsUser,
 			RequestsAnonymous: a.cfg.LimitRequestsAnonymous,
+			CondaSolveWait:    a.cfg.CondaSolveWait,
 			LayerStore:        int64(a.cfg.LayerStore),
 			TokenMemory:       a.tokenMemory(),
 			OperatorAccounts:  a.cfg.OperatorAccounts,

@@ -84,6 +84,13 @@ func (b *builds) set(id string, state *buildv1.AwaitBuildResponse) {
 	b.states[id] = state
 }
 
+// count is how often a build was asked for.
+func (b *builds) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.asked)
+}
+
 func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
 	t.Helper()
 	b.mu.Lock()
@@ -129,6 +136,12 @@ type site struct {
 
 func newSite(t *testing.T, db *sqldb.DB) *site {
 	t.Helper()
+	return newSiteWith(t, db, func(*container.Deps) {})
+}
+
+// newSiteWith lets the test change what the service works with.
+func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps)) *site {
+	t.Helper()
 	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
 	private := testkit.NewRegistry(t, testkit.Basic)
 	s.secret = private.Push(t, "team/base:1", testkit.Image(t, "amd64", true))
@@ -147,6 +160,7 @@ func newSite(t *testing.T, db *sqldb.DB) *site {
 		d.PublicURL = "http://slipway.example.org"
 		d.Builds = container.Builds{Registry: "127.0.0.1:9090", Repository: "store/builds"}
 		d.OwnRepositories = []string{"q.example/cache"}
+		change(d)
 	})
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/container/conda"
@@ -26,6 +27,8 @@ type recipe struct {
 	condaFile string
 	// names is what the image is named after; the zero value is nothing.
 	names conda.Naming
+	// packages is what can be solved before it is built; nil for nothing.
+	packages *condav1.CondaPackages
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
 	// parts are the builds: one for each platform that was asked for.
@@ -63,8 +66,12 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) 
 		return nil, err
 	}
 	out := &recipe{
-		field: "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
+		packages: c.Packages(),
+		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
 		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL,
+	}
+	if r.GetBuildTemplate() != "" || r.GetPackages().GetCondaOpts().GetMambaImage() != "" {
+		out.packages = nil // who installs is the caller's choice, and may know better
 	}
 	return out, out.perPlatform(platforms)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -46,7 +47,9 @@ type Deps struct {
 	Bus      Publisher
 	Platform platformv1.PlatformServiceClient
 	// Build makes images; nil where nothing does.
-	Build    buildv1.BuildServiceClient
+	Build buildv1.BuildServiceClient
+	// Conda knows which packages a request stands for; nil where nothing does.
+	Conda    condav1.CondaServiceClient
 	Upstream *upstream.Client
 	Keychain *caller.Keychain
 	// Limiter counts requests; nil counts none.
@@ -79,6 +82,9 @@ type Settings struct {
 	Retention time.Duration
 	// RequestsUser and RequestsAnonymous limit what one caller may ask for.
 	RequestsUser, RequestsAnonymous ratelimit.Limit
+	// CondaSolveWait is how long a request for Conda packages waits for its solution;
+	// 0 is not at all.
+	CondaSolveWait time.Duration
 	// LayerStore is how many bytes of layers are kept; 0 is no bound.
 	LayerStore int64
 	// TokenMemory is how many bytes of tokens Redis is given; 0 is no bound.

@@ -125,15 +125,22 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 	return submission{plan: plan, request: r.raw}, s.keep(ctx, r.raw, plan)
 }
 
-// submitRecipe has the image built, unless it is there or under way.
+// submitRecipe has the image built, unless it is there or under way, or cannot be.
 func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	conflict := s.unsolvable(ctx, r, who)
 	to, err := s.destination(ctx, r, caller.Of(who))
+	if conflict != nil && err != nil {
+		return submission{}, conflict
+	}
 	if err != nil {
 		return submission{}, err
 	}
 	b, err := s.buildRequest(ctx, r, who, to, data.context)
 	if err != nil {
 		return submission{}, err
+	}
+	if conflict != nil && !s.isMade(ctx, b) {
+		return submission{}, conflict
 	}
 	return s.submitBuild(ctx, r, who, b, data)
 }

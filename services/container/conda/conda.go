@@ -7,8 +7,10 @@ package conda
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	nouns "slipway.dev/services/internal/conda"
@@ -108,4 +110,15 @@ func imageName(given, otherwise string) (string, error) {
 		return "", err
 	}
 	return ref.String(), nil
+}
+
+// Packages are those that a solver can find, for who asks one: neither pip's nor a
+// lock's. It is nil where there are none.
+func (r Recipe) Packages() *condav1.CondaPackages {
+	specs, _ := r.Environment.Specs()
+	if len(specs) == 0 {
+		return nil
+	}
+	channels := slices.DeleteFunc(slices.Clone(r.Environment.Channels), func(c string) bool { return c == "nodefaults" })
+	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: channels}
 }

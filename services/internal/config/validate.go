@@ -39,6 +39,7 @@ func (c *Config) Validate() error {
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
 		between("pull_wait", c.PullWait, 0, 24*time.Hour),
+		between("conda_solve_wait", c.CondaSolveWait, 0, 30*time.Second),
 		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency, "build_running_user": c.BuildRunningUser, "build_running_anonymous": c.BuildRunningAnonymous,
 			"streams_client": c.StreamsClient, "streams_total": c.StreamsTotal, "connections_client": c.ConnectionsClient}),
 		processors("build_cpus", c.BuildCPUs),

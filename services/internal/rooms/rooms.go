@@ -121,7 +121,7 @@ func Rules() []Rule {
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
-		{Package: "services/e2e", May: []string{"services/internal/testkit", "gateway/contracttest", "proto/gen/openapi"}},
+		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
 		// Solving is measured without the room around it.
 		{Package: "services/bench", May: []string{"services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
 	}

@@ -1,0 +1,142 @@
+package container_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/container"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/testkit"
+)
+
+// solver answers as the conda room does.
+type solver struct {
+	condav1.UnimplementedCondaServiceServer
+	answer func(context.Context) (*condav1.SolvePackagesResponse, error)
+
+	mu    sync.Mutex
+	asked []*condav1.SolvePackagesRequest
+}
+
+func (s *solver) SolvePackages(ctx context.Context, req *condav1.SolvePackagesRequest) (*condav1.SolvePackagesResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, req)
+	return s.answer(ctx)
+}
+
+const whyNot = "samtools 1.20 does not go with htslib 1.17\nsamtools 1.20 needs htslib >=1.20\nWhat would work:\n- ask for htslib without a version"
+
+// conflict is the answer to what cannot be; kind is that of its last reason.
+func conflict(kind string) func(context.Context) (*condav1.SolvePackagesResponse, error) {
+	return func(context.Context) (*condav1.SolvePackagesResponse, error) {
+		return &condav1.SolvePackagesResponse{Answer: &condav1.LockPackagesResponse{
+			Message: proto.String(whyNot),
+			Conflict: &condav1.Conflict{Reasons: []*condav1.Reason{
+				{Kind: proto.String("asked"), Because: []*condav1.Reason{{Kind: proto.String(kind)}}},
+			}},
+		}}, nil
+	}
+}
+
+func fails(err error) func(context.Context) (*condav1.SolvePackagesResponse, error) {
+	return func(context.Context) (*condav1.SolvePackagesResponse, error) { return nil, err }
+}
+
+// newSolvedSite is a site whose requests are solved before they are built.
+func newSolvedSite(t *testing.T, s *solver) *site {
+	t.Helper()
+	conn := serve(t, func(to *rpc.Server) {
+		condav1.RegisterCondaServiceServer(to, s)
+		testkit.LetIn(to, "gateway")
+	})
+	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
+		d.Conda, d.CondaSolveWait = condav1.NewCondaServiceClient(conn), 100*time.Millisecond
+	})
+}
+
+// impossible is a request that the solver is asked about.
+func impossible(change func(*containerv1.ContainerRequest)) *containerv1.ContainerRequest {
+	r := &containerv1.ContainerRequest{
+		Packages:          &containerv1.Packages{Type: "CONDA", Entries: []string{"samtools=1.20", "htslib=1.17", "pip:numpy"}, Channels: []string{"bioconda", "nodefaults"}},
+		ContainerPlatform: "amd64,arm64",
+	}
+	change(r)
+	return r
+}
+
+// TestWhatCannotBeIsRefusedAtOnce: the explanation is the answer, and nothing is
+// queued.
+func TestWhatCannotBeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	conda := &solver{answer: conflict("needs")}
+	s := newSolvedSite(t, conda)
+	_, err := s.ask(t, as("bob", impossible(func(*containerv1.ContainerRequest) {})))
+	if e, ok := fault.As(err); !ok || !errors.Is(err, fault.Invalid) || e.Public != whyNot {
+		t.Errorf("got %v", err)
+	}
+	if n := s.builds.count(); n != 0 {
+		t.Errorf("%d builds were asked for", n)
+	}
+	if len(conda.asked) != 1 || conda.asked[0].GetIdentity().GetUserId() == 0 {
+		t.Fatalf("asked %v", conda.asked)
+	}
+	want := &condav1.LockQuery{
+		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: []string{"samtools=1.20", "htslib=1.17", "pip"}, Channels: []string{"bioconda"}},
+		Platforms: []string{"linux/amd64", "linux/arm64"},
+	}
+	if diff := cmp.Diff(want, conda.asked[0].GetLock(), protocmp.Transform()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatMayBeIsBuilt: whatever keeps the solver from an answer, the request goes on.
+// That its images cannot be read here is the next thing that is said.
+func TestWhatMayBeIsBuilt(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(context.Context) (*condav1.SolvePackagesResponse, error){
+		"possible": func(context.Context) (*condav1.SolvePackagesResponse, error) {
+			return &condav1.SolvePackagesResponse{}, nil
+		},
+		"of the machine":       conflict("machine"),
+		"channels unreachable": fails(fault.Unavailable.Newf("no channel")),
+		"not to be read":       fails(fault.Invalid.Newf("what is this")),
+		"slow": func(ctx context.Context) (*condav1.SolvePackagesResponse, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSolvedSite(t, &solver{answer: answer})
+			_, err := s.ask(t, impossible(func(*containerv1.ContainerRequest) {}))
+			if e, ok := fault.As(err); ok && (e.Public == whyNot || !strings.Contains(e.Public, "docker.io")) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestWhatIsNotSolved: who chooses the installer is not second-guessed.
+func TestWhatIsNotSolved(t *testing.T) {
+	t.Parallel()
+	conda := &solver{answer: conflict("needs")}
+	s := newSolvedSite(t, conda)
+	s.must(t, s.conda("samtools=1.20", "htslib=1.17")) // with an image of its own that installs
+	s.must(t, from(s.image))
+	if len(conda.asked) != 0 {
+		t.Errorf("asked %v", conda.asked)
+	}
+}
