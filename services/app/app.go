@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,6 +69,8 @@ type App struct {
 	servers    []*rpc.Server
 	listeners  listeners
 	background []func(context.Context) error
+	// workers run jobs, with all of the above: they end before it does.
+	workers    []func(context.Context) error
 	checks     []check
 	draining   atomic.Bool
 	onDrain    []func()
@@ -159,19 +162,25 @@ func (a *App) dir(name string) string { return filepath.Join(a.cfg.DataDir, name
 func (a *App) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stopWork(nil)
+	jobs, stopJobs := context.WithCancel(work)
+	defer stopJobs()
 	tasks := append(a.listeners.tasks(a), a.background...)
-	ended := make(chan error, len(tasks))
+	running := len(tasks) + len(a.workers)
+	ended := make(chan error, running)
 	for _, task := range tasks {
 		go func() { ended <- task(work) }()
 	}
-	running := len(tasks)
+	var workers sync.WaitGroup
+	for _, worker := range a.workers {
+		workers.Go(func() { ended <- worker(jobs) })
+	}
 	var failure error
 	select {
 	case <-ctx.Done():
 	case failure = <-ended:
 		running--
 	}
-	failure = errors.Join(failure, a.drain(failure == nil))
+	failure = errors.Join(failure, a.drain(failure == nil, func() { stopJobs(); workers.Wait() }))
 	stopWork(nil)
 	for range running {
 		failure = errors.Join(failure, <-ended)
@@ -179,9 +188,11 @@ func (a *App) Run(ctx context.Context) error {
 	return errors.Join(failure, a.close())
 }
 
-// drain stops taking work, lets what runs finish, and ends the listeners.
-func (a *App) drain(orderly bool) error {
-	a.log.Info("Stopping: running pulls may finish", "timeout", a.cfg.DrainTimeout.String())
+// drain stops taking work, lets what runs finish, and ends the listeners. Jobs that do
+// not finish in time are handed back; until then the rooms, the bus and the image store
+// are there for them.
+func (a *App) drain(orderly bool, endJobs func()) error {
+	a.log.Info("Stopping: running pulls and builds may finish", "timeout", a.cfg.DrainTimeout.String())
 	a.draining.Store(true)
 	for _, s := range a.servers {
 		s.Drain()
@@ -194,7 +205,10 @@ func (a *App) drain(orderly bool) error {
 	for _, f := range a.onDrain {
 		f()
 	}
+	jobs := make(chan struct{})
+	go func() { endJobs(); close(jobs) }()
 	err := a.listeners.stop(ctx)
+	<-jobs
 	for _, s := range a.servers {
 		s.Stop(ctx)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +18,8 @@ import (
 
 	"slipway.dev/services/build"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry"
 )
@@ -31,7 +35,7 @@ func (a *App) buildBuild() error {
 		Log: a.log.With("room", "build"), Now: time.Now,
 		Settings: build.Settings{
 			LayerStore: int64(a.cfg.LayerStore),
-			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous,
+			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous, OwnMachineFree: a.ownMachineFree(),
 			RunningUser: a.cfg.BuildRunningUser, RunningAnonymous: a.cfg.BuildRunningAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
 			Retention: a.cfg.RequestRetention, Own: a.own().String(), BuildersOnDemand: a.cfg.BuildersOnDemand,
@@ -43,6 +47,15 @@ func (a *App) buildBuild() error {
 	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)
 	return nil
+}
+
+// ownMachineFree says whether builds of clients on this machine are not limited: where
+// nobody else has clients, and nobody chose a limit. Behind a proxy on this machine
+// everybody would be such a client, so its address must not be public.
+func (a *App) ownMachineFree() bool {
+	public, err := url.Parse(a.cfg.PublicURL)
+	return err == nil && a.isWhole() && config.IsLoopback(a.cfg.HTTPAddr) && config.IsLoopback(net.JoinHostPort(public.Hostname(), "0")) &&
+		slices.Equal(a.cfg.LimitBuildsAnonymous, ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}})
 }
 
 // builds is the build room; nil where there is none.

@@ -55,7 +55,7 @@ func (a *App) buildBuilder() error {
 	if err != nil {
 		return err
 	}
-	a.background = append(a.background, w.Run)
+	a.workers = append(a.workers, w.Run)
 	return nil
 }
 

@@ -60,6 +60,9 @@ type Settings struct {
 	LayerStore int64
 	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
 	BuildsUser, BuildsAnonymous ratelimit.Limit
+	// OwnMachineFree leaves clients on this machine out of BuildsAnonymous: whoever tries
+	// the service out is locked out by nobody but themselves.
+	OwnMachineFree bool
 	// RunningUser and RunningAnonymous are how many builds of one kind one owner may
 	// have with the workers at a time; 0 is no limit beside the turns (see share).
 	RunningUser, RunningAnonymous int

@@ -76,7 +76,7 @@ type Config struct {
 	LimitPlatform ratelimit.Limit `key:"limit_platform" default:"20/1s,72000/1h" help:"Calls of the platform's REST API with one access token. 0: no limit."`
 
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
-	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit."`
+	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit. While it is the default, a process with all roles that only its own machine reaches counts none."`
 
 	StreamsClient     int `key:"streams_client" default:"100" help:"Logs, event streams and downloads of Singularity images that one address may have open at a time (one IPv6 /64). 0: no limit."`
 	StreamsTotal      int `key:"streams_total" default:"4000" help:"Likewise of all clients of one process. 0: no limit."`

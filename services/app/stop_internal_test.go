@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestJobsEndFirst stops a process while a job runs: the job ends in its own time, and
+// has the image store, the bus, the database and the rooms until then.
+func TestJobsEndFirst(t *testing.T) {
+	t.Parallel()
+	store := "127.0.0.1:" + testkit.FreePort(t)
+	settings := map[string]string{
+		"SLIPWAY_DATA_DIR": t.TempDir(), "SLIPWAY_HTTP_ADDR": "127.0.0.1:0", "SLIPWAY_PLATFORM_HTTP_ADDR": "", "SLIPWAY_ADMIN_ADDR": "127.0.0.1:0",
+		"SLIPWAY_PUBLIC_URL": "http://localhost", "SLIPWAY_STORE_ADDR": store, "SLIPWAY_BUILDKIT_ADDR": "unix:///nowhere",
+		"SLIPWAY_DRAIN_DELAY": "0s", "SLIPWAY_DRAIN_TIMEOUT": "20s",
+	}
+	cfg, err := config.Load(pflag.NewFlagSet("", pflag.ContinueOnError), func(key string) (string, bool) { v, ok := settings[key]; return v, ok })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := New(t.Context(), cfg, nil, Build{}, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, finish := make(chan struct{}), make(chan struct{})
+	var found error
+	a.workers = append(a.workers, func(ctx context.Context) error {
+		close(began)
+		<-ctx.Done()
+		<-finish
+		found = a.inUse(store)
+		return nil
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	<-began
+	stop()
+	// The public ports end at once; whoever looks finds them closed before the job ends.
+	for {
+		resp, err := http.Get("http://" + a.Addr().String() + "/service-info") //nolint:noctx // it is refused at once
+		if err != nil {
+			break
+		}
+		_ = resp.Body.Close()
+	}
+	close(finish)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if found != nil {
+		t.Errorf("while the job ran: %v", found)
+	}
+}
+
+// inUse says what a job would miss.
+func (a *App) inUse(store string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+store+"/v2/", nil)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	if resp, err := http.DefaultTransport.RoundTrip(req); err != nil {
+		problems = append(problems, fmt.Errorf("the image store: %w", err))
+	} else {
+		_ = resp.Body.Close()
+	}
+	if err := a.db.PingContext(ctx); err != nil {
+		problems = append(problems, fmt.Errorf("the database: %w", err))
+	}
+	if err := a.nats.FlushWithContext(ctx); err != nil {
+		problems = append(problems, fmt.Errorf("the bus: %w", err))
+	}
+	for _, room := range []string{"build", "container"} {
+		if _, err := grpc_health_v1.NewHealthClient(a.conns[room]).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			problems = append(problems, fmt.Errorf("the room %s: %w", room, err))
+		}
+	}
+	return errors.Join(problems...)
+}
