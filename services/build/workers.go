@@ -2,6 +2,7 @@ package build
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -147,7 +148,24 @@ func (w *workers) able(c capability) error {
 	case c.architecture == anyArchitecture:
 		return fault.Unsupported.Newf("No worker of this service can %s", task(c.engine))
 	}
-	return fault.Unsupported.Newf("No worker of this service builds for %s (%s)", c.architecture, c.engine)
+	return fault.Unsupported.Newf("No worker of this service builds for linux/%s%s; an operator can add workers of that kind, or emulation (deploy/README.md, Other architectures)",
+		c.architecture, w.instead(c.engine))
+}
+
+// instead is what an engine's workers build for, to be asked for instead; "" for
+// nothing.
+func (w *workers) instead(engine string) string {
+	var have []string
+	for _, c := range w.capabilities() {
+		if c.engine == engine && !slices.Contains(have, c.architecture) {
+			have = append(have, c.architecture)
+		}
+	}
+	if len(have) == 0 {
+		return ""
+	}
+	slices.Sort(have)
+	return ": they build for linux/" + strings.Join(have, ", linux/") + ", which containerPlatform can ask for"
 }
 
 // given says why a build that was asked for at a time gets no worker any more;

@@ -96,7 +96,7 @@ func TestNobodyCanBuild(t *testing.T) {
 		{name: "one cannot, the other was here", first: says{able, left, broken}},
 		{name: "one cannot, the other was here long ago", first: says{able, left}, pause: absence, then: says{broken}, want: "there is no runc"},
 		{name: "the first worker starts, long after us", pause: patience, then: says{starting}},
-		{name: "nobody has the engine", pause: patience, then: says{worker("other", "", "sif")}, want: "builds for amd64 (buildkit)"},
+		{name: "nobody has the engine", pause: patience, then: says{worker("other", "", "sif")}, want: "builds for linux/amd64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

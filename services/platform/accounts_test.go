@@ -52,6 +52,30 @@ func TestTokens(t *testing.T) {
 	})
 }
 
+// TestUsersLeave: whoever is disabled or deleted is out at once, and nobody else.
+func TestUsersLeave(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		use := func(who string) error {
+			_, err := w.client.GetUserInfo(w.as(who), &platformv1.GetUserInfoRequest{})
+			return err
+		}
+		name := must(w.client.GetUserInfo(w.as("view"), &platformv1.GetUserInfoRequest{}))(t).GetUser().GetUserName()
+		wants(t, "before", use("view"), nil)
+		wants(t, "disabling", w.service.DisableUser(t.Context(), name), nil)
+		wants(t, "a disabled user", use("view"), fault.Unauthenticated)
+		wants(t, "somebody else", use("launch"), nil)
+		_, err := w.service.CreateTokenFor(t.Context(), name, "more", time.Time{})
+		wants(t, "a token for a disabled user", err, fault.Invalid)
+		wants(t, "enabling", w.service.EnableUser(t.Context(), name), nil)
+		wants(t, "an enabled user", use("view"), nil)
+		wants(t, "deleting", w.service.DeleteUser(t.Context(), name), nil)
+		wants(t, "a deleted user", use("view"), fault.Unauthenticated)
+		wants(t, "deleting again", w.service.DeleteUser(t.Context(), name), fault.Invalid)
+	})
+}
+
 func TestBasic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -28,7 +29,7 @@ func withAccounts(keys bool, f func(*cobra.Command, *app.Accounts) error) func(*
 }
 
 func userCommand() *cobra.Command {
-	group := &cobra.Command{Use: "user", Short: "Make and list the platform's users"}
+	group := &cobra.Command{Use: "user", Short: "Make, list, disable and delete the platform's users"}
 	var u app.User
 	create := &cobra.Command{
 		Use:     "create --name NAME --email ADDRESS",
@@ -56,15 +57,44 @@ func userCommand() *cobra.Command {
 				return err
 			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			fmt.Fprintln(table, "NAME\tEMAIL\tID")
+			fmt.Fprintln(table, "NAME\tEMAIL\tID\tSTATE")
 			for _, u := range users {
-				fmt.Fprintf(table, "%s\t%s\t%d\n", u.Name, u.Email, u.ID)
+				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", u.Name, u.Email, u.ID, stateOf(u))
 			}
 			return table.Flush()
 		}),
 	}
-	group.AddCommand(create, list)
+	group.AddCommand(create, list,
+		oneUser("disable", "Let a user in no more: their tokens and sessions end at once, what is theirs stays", (*app.Accounts).DisableUser),
+		oneUser("enable", "Let a disabled user in again, with the tokens they had", (*app.Accounts).EnableUser),
+		oneUser("delete", "Delete a user, with their tokens and personal credentials", (*app.Accounts).DeleteUser),
+	)
 	return group
+}
+
+// oneUser does something with the user that --name names.
+func oneUser(verb, short string, do func(*app.Accounts, context.Context, string) error) *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: verb + " --name NAME", Short: short, Args: cobra.NoArgs, Example: "  slipwayd user " + verb + " --name ada",
+		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
+			if err := do(a, cmd.Context(), name); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The user %s is %sd.\n", name, verb)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&name, "name", "", "User name or e-mail address. Required.")
+	_ = cmd.MarkFlagRequired("name")
+	return cmd
+}
+
+func stateOf(u app.User) string {
+	if u.Disabled {
+		return "disabled"
+	}
+	return "enabled"
 }
 
 func tokenCommand() *cobra.Command {

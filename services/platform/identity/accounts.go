@@ -21,6 +21,8 @@ type Account struct {
 	Email string
 	// FirstName and LastName may be empty.
 	FirstName, LastName string
+	// Disabled users are not let in.
+	Disabled bool
 }
 
 // userNameForm is lower-case letters and digits, with single - _ . between them.
@@ -57,7 +59,7 @@ func (s *Service) Users(ctx context.Context) ([]Account, error) {
 	}
 	out := make([]Account, len(list))
 	for i, u := range list {
-		out[i] = Account{ID: u.ID, Name: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName}
+		out[i] = Account{ID: u.ID, Name: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Disabled: !u.Disabled.IsZero()}
 	}
 	return out, nil
 }
@@ -68,6 +70,9 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return "", err
+	}
+	if !u.Disabled.IsZero() {
+		return "", fault.Invalid.Newf("%s is disabled, so no token of theirs works: slipwayd user enable --name %s", userName, u.Name)
 	}
 	t, _, err := s.makeToken(ctx, u, name, expires)
 	if err != nil {

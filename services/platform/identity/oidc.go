@@ -139,6 +139,9 @@ func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignIn
 	if err != nil {
 		return nil, err
 	}
+	if !u.Disabled.IsZero() {
+		return nil, fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
+	}
 	code, err := s.codeFor(ctx, tokenRecord{user: u}, in.program)
 	if err != nil {
 		return nil, err

@@ -79,7 +79,7 @@ func (v *session) scan(scan func(...any) error, more ...any) error {
 }
 
 const sessionQuery = `SELECT ` + sessionColumns + `, ` + UserColumns + `
-	FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1` + lasting
+	FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1 AND u.disabled_at = 0` + lasting
 
 // session reads one that goes on, with its user; fault.NotFound.
 func (s store) session(ctx context.Context, id int64, now time.Time) (v session, err error) {

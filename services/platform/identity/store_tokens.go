@@ -85,9 +85,10 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made 
 }
 
 const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + UserColumns + `
-	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1`
+	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1 AND u.disabled_at = 0`
 
-// token reads a token with its user; fault.NotFound when there is none.
+// token reads a token with its user; fault.NotFound when there is none, or its user
+// is disabled.
 func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	r := tokenRecord{id: id}
 	into := []any{&r.name, &r.secretHash, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used)}

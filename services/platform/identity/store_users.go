@@ -18,15 +18,16 @@ type User struct {
 	FirstName, LastName string // may be empty
 	Organization        string // may be empty
 	Created, Updated    time.Time
+	Disabled            time.Time // since when they are not let in; zero for users who are
 }
 
 // UserColumns are what Into scans, of platform_users AS u, for those who list what
 // belongs to users.
-const UserColumns = `u.id, u.user_name, u.email, u.first_name, u.last_name, u.organization, u.created_at, u.updated_at`
+const UserColumns = `u.id, u.user_name, u.email, u.first_name, u.last_name, u.organization, u.created_at, u.updated_at, u.disabled_at`
 
 // Into lists where a row of UserColumns goes.
 func (u *User) Into() []any {
-	return []any{&u.ID, &u.Name, &u.Email, &u.FirstName, &u.LastName, &u.Organization, sqldb.Into(&u.Created), sqldb.Into(&u.Updated)}
+	return []any{&u.ID, &u.Name, &u.Email, &u.FirstName, &u.LastName, &u.Organization, sqldb.Into(&u.Created), sqldb.Into(&u.Updated), sqldb.Into(&u.Disabled)}
 }
 
 func (s store) upsertUser(ctx context.Context, u User, now time.Time) error {
