@@ -4,7 +4,7 @@ the port that it offers. services/app/roles.go is where this is from.
 */}}
 {{- define "slipway.roles" -}}
 platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
-container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build]}
+container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build, conda]}
 build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 builder: {nats: true, registries: true, calls: [build, container]}
 conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
