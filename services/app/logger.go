@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -79,15 +80,7 @@ func (l lines) Handle(ctx context.Context, r slog.Record) error {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
 	l.out.Reset()
-	l.out.WriteString(r.Time.Format(time.TimeOnly))
-	l.out.WriteByte(' ')
-	level := r.Level.String()
-	l.out.WriteString(level)
-	for range 6 - min(5, len(level)) {
-		l.out.WriteByte(' ')
-	}
-	l.out.WriteString(r.Message)
-	l.out.WriteByte(' ')
+	_, _ = fmt.Fprintf(l.out, "%s %-5s %s ", r.Time.Format(time.TimeOnly), r.Level, r.Message)
 	if err := l.attrs.Handle(ctx, r); err != nil {
 		return err
 	}

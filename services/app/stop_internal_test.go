@@ -51,7 +51,7 @@ func TestJobsEndFirst(t *testing.T) {
 	stop()
 	// The public ports end at once; whoever looks finds them closed before the job ends.
 	for {
-		resp, err := http.Get("http://" + a.Addr().String() + "/service-info") //nolint:noctx // it is refused at once
+		resp, err := http.Get("http://" + a.Addr().String() + "/service-info")
 		if err != nil {
 			break
 		}

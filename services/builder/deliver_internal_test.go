@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"testing"
 	"testing/synctest"
 )
@@ -35,7 +36,7 @@ func TestOnlyAProofCancels(t *testing.T) {
 				go cancelled(ctx, tc.ticket, proofs, cancel)
 				proofs <- tc.said
 				synctest.Wait()
-				if got := context.Cause(ctx) == errCancelled; got != tc.want {
+				if got := errors.Is(context.Cause(ctx), errCancelled); got != tc.want {
 					t.Errorf("it is cancelled: %t", got)
 				}
 			})

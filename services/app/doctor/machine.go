@@ -46,7 +46,7 @@ func (d *doctor) disk(at, dir string) []Finding {
 	if err := unix.Statfs(at, &s); err != nil {
 		return one("disk", "", err, Warn, "look at the disk of data_dir")
 	}
-	free := int64(s.Bavail) * s.Bsize //nolint:gosec // no disk is that large
+	free := int64(s.Bavail) * s.Bsize
 	text := fmt.Sprintf("%s has %d GiB left", dir, free>>30)
 	wants := int64(d.Config.LayerCache) + int64(d.Config.StoreSize)
 	if d.buildsHere() {

@@ -98,7 +98,7 @@ func writeBundle(dir, program string) error {
 }
 
 func copyProgram(to, from string) error {
-	in, err := os.Open(from) //nolint:gosec // found beside this program
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}

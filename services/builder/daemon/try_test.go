@@ -29,7 +29,7 @@ func TestLook(t *testing.T) {
 		},
 	} {
 		runc := filepath.Join(t.TempDir(), "runc")
-		if err := os.WriteFile(runc, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil { //nolint:gosec // it is a program
+		if err := os.WriteFile(runc, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := daemon.Look(t.Context(), runc); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -52,6 +52,7 @@ func checkTokens(tokens token.Tokens) error {
 			n.key(t.Position.Column)
 		case token.CollectEntryType:
 			n.key(0)
+		default: // costs no more than its length
 		}
 		if err := n.err(); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 type yamlWriter struct{ strings.Builder }
 
 func (w *yamlWriter) line(indent int, text string) {
-	w.WriteString(strings.Repeat(" ", indent) + text + "\n")
+	_, _ = w.WriteString(strings.Repeat(" ", indent) + text + "\n")
 }
 
 // member writes a text, unless it is empty.
