@@ -25,7 +25,7 @@ func TestMissing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(filepath.Join(bin, manager), []byte("#!/bin/sh\n"), 0o700); err != nil { //nolint:gosec // it is a program
+		if err := os.WriteFile(filepath.Join(bin, manager), []byte("#!/bin/sh\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		cmd := exec.CommandContext(t.Context(), "../../services/tools/missing.sh")
