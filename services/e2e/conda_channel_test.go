@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// labPackages is a channel of three packages.
+const labPackages = `{"packages.conda":{
+ "samtools-1.20-h1_0.conda":{"name":"samtools","version":"1.20","build":"h1_0","depends":["htslib >=1.20"],"size":10},
+ "htslib-1.17-0.conda":{"name":"htslib","version":"1.17","build":"0","size":3},
+ "htslib-1.20-0.conda":{"name":"htslib","version":"1.20","build":"0","size":4,"sha256":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+}}`
+
+// lab is a channel's server, whose manners a test sets.
+type lab struct {
+	*httptest.Server
+	mu     sync.Mutex
+	answer http.HandlerFunc
+	// begun tells of each list that is sent.
+	begun chan struct{}
+}
+
+func newLab(t *testing.T) *lab {
+	t.Helper()
+	l := &lab{begun: make(chan struct{}, 100)}
+	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.mu.Lock()
+		answer := l.answer
+		l.mu.Unlock()
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/linux-64/repodata.json"):
+			http.NotFound(w, r)
+		case answer != nil:
+			answer(w, r)
+		default:
+			_, _ = io.WriteString(w, labPackages)
+		}
+	}))
+	t.Cleanup(l.Close)
+	return l
+}
+
+func (l *lab) answers(f http.HandlerFunc) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answer = f
+}
+
+func lockOf(channel string, format string, entries ...string) map[string]any {
+	return map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{channel}}, "format": format}
+}
+
+// TestCondaChannel finds, describes and locks packages of a channel, and is told what
+// cannot be.
+func TestCondaChannel(t *testing.T) {
+	t.Parallel()
+	channel := newLab(t)
+	eachShape(t, nil, settings{"conda_channel_alias": channel.URL}, func(t *testing.T, p *program) {
+		const lock = "/v1alpha1/conda/lock"
+		for _, c := range []struct {
+			name, method, path string
+			body               any
+			status             int
+			words              string
+		}{
+			{"a lock", http.MethodPost, lock, lockOf("lab", "", "samtools"), 200, `"` + channel.URL + `/lab/linux-64/samtools-1.20-h1_0.conda"`},
+			{"as text", http.MethodPost, lock, lockOf("lab", "explicit", "samtools"), 200, "@EXPLICIT\n"},
+			{"what cannot be", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"suggestions"`},
+			{"a name that is misspelt", http.MethodPost, lock, lockOf("lab", "", "samtols"), 422, `"nearest"`},
+			{"a bad request", http.MethodPost, lock, map[string]any{}, 400, "packages is missing"},
+			{"a search", http.MethodGet, "/v1alpha1/conda/packages?q=sam&channel=lab", nil, 200, `"samtools"`},
+			{"a package", http.MethodGet, "/v1alpha1/conda/packages/lab/htslib", nil, 200, `"1.17"`},
+			{"no package", http.MethodGet, "/v1alpha1/conda/packages/lab/nothing", nil, 404, "nothing"},
+			{"no name", http.MethodGet, "/v1alpha1/conda/packages?channel=a%20b", nil, 400, "name of a channel"},
+		} {
+			if r := p.call(c.method, c.path, c.body); r.status != c.status || !strings.Contains(string(r.body), c.words) {
+				t.Errorf("%s: %d %s; want %d with %s", c.name, r.status, r.body, c.status, c.words)
+			}
+		}
+	})
+}
+
+// TestCondaChannelIsCutOff: a process that is killed while it reads a list starts anew
+// with nothing left of it; and with the list it has read, without the channel.
+func TestCondaChannelIsCutOff(t *testing.T) {
+	t.Parallel()
+	channel := newLab(t)
+	hold := make(chan struct{})
+	channel.answers(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, labPackages[:len(labPackages)/2])
+		_ = http.NewResponseController(w).Flush()
+		channel.begun <- struct{}{}
+		<-hold
+	})
+	p := oneProcess(t, common(t, nil, settings{"conda_channel_alias": channel.URL}))
+	one := p.procs[0]
+	go func() {
+		resp, err := http.Post(p.url+"/v1alpha1/conda/lock", "application/json", strings.NewReader(`{"packages":{"type":"CONDA","entries":["samtools"],"channels":["lab"]}}`))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	select {
+	case <-channel.begun:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody asked the channel")
+	}
+	one.kill()
+	close(hold)
+	channel.answers(nil)
+	one.start()
+	locks := func(when string) {
+		t.Helper()
+		if r := p.call(http.MethodPost, "/v1alpha1/conda/lock", lockOf("lab", "", "samtools")); r.status != http.StatusOK {
+			t.Errorf("%s: %d %s", when, r.status, r.body)
+		}
+	}
+	locks("after a kill in the middle of a list")
+	one.kill()
+	channel.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "garbage") })
+	one.start()
+	locks("with a channel that is broken now")
+}
