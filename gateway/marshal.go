@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	goruntime "runtime"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -18,10 +19,16 @@ import (
 type marshaler struct {
 	runtime.JSONPb
 	limits jsonLimits
+	// turns are as many as there are processors: writing JSON takes several times its
+	// length, and more at once would not be done sooner.
+	turns chan struct{}
 }
 
 func newMarshaler(l jsonLimits) *marshaler {
-	return &marshaler{runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}, l}
+	return &marshaler{
+		runtime.JSONPb{UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true}}, l,
+		make(chan struct{}, goruntime.GOMAXPROCS(0)),
+	}
 }
 
 // Marshal writes a message; one without any fields has an empty body, and a lock that
@@ -33,6 +40,8 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		return nil, nil
 	}
+	m.turns <- struct{}{}
+	defer func() { <-m.turns }()
 	if c, ok := v.(counted); ok && c.GetMetric() != "" {
 		all := m.JSONPb
 		all.EmitUnpopulated = true

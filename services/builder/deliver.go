@@ -148,6 +148,11 @@ func deadline(r *buildv1.TakeJobResponse, now time.Time) time.Time {
 
 // work runs the engine and tells how it went.
 func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, until time.Time) {
+	engine := w.skills()[q]
+	if engine == nil { // its daemon ended while the job was on its way
+		w.handBack(msg, job, errEngineGone)
+		return
+	}
 	start, log := w.Now(), w.logger(job)
 	log.Info("Worker starts a build", "engine", q.engine, "arch", q.arch)
 	ended := w.metrics.started()
@@ -156,7 +161,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	seen := w.metrics.phases(bctx, q.engine, out)
 	var cache string
 	job.Exported = func(digest string) { cache = digest }
-	digest, err := w.build(bctx, w.skills()[q], job, seen)
+	digest, err := w.build(bctx, engine, job, seen)
 	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
 	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest, CacheDigest: cache}
@@ -182,8 +187,5 @@ func (w *Worker) build(ctx context.Context, e Engine, job Job, out Output) (dige
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	if e == nil {
-		return "", errors.New("the engine is gone")
-	}
 	return e.Build(ctx, job, out)
 }

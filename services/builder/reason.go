@@ -45,6 +45,8 @@ var (
 	errCancelled = errors.New("the build was cancelled")
 	errDrained   = errors.New("the worker stops")
 	errOverTime  = errors.New("the build's time is up")
+	// errEngineGone is why a job is handed back that this worker can build no more.
+	errEngineGone = errors.New("the engine is gone")
 )
 
 // failureOf is the failure that the user is told of. Why the context ended goes

@@ -27,6 +27,7 @@ type room struct {
 	taken   []*buildv1.TakeJobRequest
 	asked   []*buildv1.GetBuildCredentialsRequest
 	down    int // calls of TakeJob that fail
+	onTake  func()
 }
 
 func newRoom(t testing.TB) *room {
@@ -63,6 +64,9 @@ func (r *room) TakeJob(_ context.Context, req *buildv1.TakeJobRequest) (*buildv1
 		return nil, fault.Unavailable.Newf("The build room is not there")
 	}
 	r.taken = append(r.taken, req)
+	if r.onTake != nil {
+		r.onTake()
+	}
 	j := r.jobs[req.GetBuildId()]
 	if j == nil {
 		return nil, fault.NotFound.Newf("The build has ended")

@@ -409,6 +409,29 @@ func TestWorkerDrains(t *testing.T) {
 	})
 }
 
+// TestWorkerWhoseEngineGoes: a daemon that ends between the job and its start is no
+// reason for a build to fail.
+func TestWorkerWhoseEngineGoes(t *testing.T) {
+	t.Parallel()
+	eachBus(t, func(t *testing.T, nc *nats.Conn) {
+		y := newYard(t, nc)
+		y.streams()
+		next := y.results()
+		y.room.onTake = func() {
+			y.engine.mu.Lock()
+			defer y.engine.mu.Unlock()
+			y.engine.archs = nil
+		}
+		y.work(nc, builder.Settings{}, builder.Hurry{})
+		y.room.add("a_1", 10*time.Minute)
+		y.submit("a_1")
+		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "a_1", Delivery: 1, Ticket: "ticket-a_1", HandedBack: true}) {
+			t.Errorf("got %v", r)
+		}
+		y.left(0)
+	})
+}
+
 func TestWorkerPresence(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {

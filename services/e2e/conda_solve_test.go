@@ -60,7 +60,9 @@ func TestFindAndLockPackages(t *testing.T) {
 			t.Errorf("explained: %s %s %v", out, errs, err)
 		}
 		repaired(t, p)
-		refusedAtOnce(t, p)
+		if len(p.procs) == 1 { // in the other shape nothing builds
+			refusedAtOnce(t, p)
+		}
 	})
 }
 

@@ -165,7 +165,7 @@ func TestUsageSwitchedOff(t *testing.T) {
 	eachShape(t, nil, nil, func(t *testing.T, p *program) {
 		for _, what := range []string{"pulls", "builds", "filesystem/pulls"} {
 			for _, login := range []string{"", reader} {
-				if r := p.usage(what, login); r.status != http.StatusNotFound || r.header.Get("WWW-Authenticate") != "" {
+				if r := p.usage(what, login); r.status != http.StatusUnauthorized || r.header.Get("WWW-Authenticate") == "" {
 					t.Errorf("%s as %q answered %d %s", what, login, r.status, r.body)
 				}
 			}
