@@ -1,8 +1,9 @@
 // Command bench measures the built slipwayd against its peers, from outside: it
 // starts real processes, loads them over HTTP, and prints figures with the bars
 // they are held to. Ratios are between contenders that took turns within one run,
-// since machines differ and are noisy. It imports nothing of the product; the
-// peers are built from services/tools.
+// since machines differ and are noisy. Of the product it imports the solver and the
+// index of Conda packages alone, which are measured as they are; the peers are built
+// from services/tools.
 //
 //	go run ./services/bench -only digest,submit -rounds 3
 //
@@ -71,7 +72,11 @@ func readFlags() (settings, error) {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	err := bench(ctx)
+	run := bench
+	if len(os.Args) > 1 && os.Args[1] == stepCommand {
+		run = takeStep
+	}
+	err := run(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -29,6 +29,7 @@ func sections() []section {
 		{"build", measureBuild},
 		{"sif", measureSif},
 		{"solve", measureSolve},
+		{"index", measureIndex},
 	}
 }
 
@@ -52,8 +53,13 @@ func choose(only []string) ([]section, error) {
 }
 
 // run measures, and returns what ended the section early, if anything did.
-func (s section) run(w *world, sheet *sheet) (err error) {
+func (s section) run(w *world, sheet *sheet) error {
 	defer w.fleet.stopAll()
+	return caught(func() { s.measure(w, sheet) })
+}
+
+// caught is what do was ended with, if anything.
+func caught(do func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -63,7 +69,7 @@ func (s section) run(w *world, sheet *sheet) (err error) {
 			panic(p)
 		}
 	}()
-	s.measure(w, sheet)
+	do()
 	return nil
 }
 

@@ -11,10 +11,13 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
+// forgeName is the channel that the requests are about.
+const forgeName = "conda-forge"
+
 // measureSolve measures the Conda solver on 18,000 real records in memory: the requests
 // that reference solvers were asked, and how often it answers as rattler does.
 func measureSolve(w *world, s *sheet) {
-	problems, wanted := solves()
+	problems, wanted := solves(inMemory())
 	// Whoever comes first reads the records into the caches of the processor.
 	for range 2 {
 		must(solver.Solve(w.ctx, problems[0]))
@@ -51,12 +54,18 @@ func ownCPU() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// solves are the requests that have an answer, and the files that rattler answers.
-func solves() (problems []solver.Problem, wanted [][]string) {
-	forge := solver.Channel{Name: "conda-forge"}
+// inMemory is the channel with its records decoded.
+func inMemory() solver.Channel {
+	forge := solver.Channel{Name: forgeName}
 	for _, subdir := range []string{"linux-64", "noarch"} {
 		forge.Sources = append(forge.Sources, recordsOf(condadata.Records(reader{}, forge.Name, subdir)))
 	}
+	return forge
+}
+
+// solves are the requests that have an answer, asked of a channel, and the files that
+// rattler answers.
+func solves(of solver.Channel) (problems []solver.Problem, wanted [][]string) {
 	machine := []conda.VirtualPackage{
 		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"},
 		{Name: "__unix", Version: "0", Build: "0"}, {Name: "__archspec", Version: "1", Build: "x86_64_v3"},
@@ -65,7 +74,7 @@ func solves() (problems []solver.Problem, wanted [][]string) {
 		if c.Rattler == nil {
 			continue
 		}
-		p := solver.Problem{Channels: []solver.Channel{forge}, Virtual: machine}
+		p := solver.Problem{Channels: []solver.Channel{of}, Virtual: machine}
 		for _, text := range c.Specs {
 			p.Specs = append(p.Specs, must(conda.ParseMatchSpec(text)))
 		}

@@ -122,7 +122,7 @@ func Rules() []Rule {
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
-		// Solving is measured without the room around it.
-		{Package: "services/bench", May: []string{"services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
+		// The index and solving are measured without the room around them.
+		{Package: "services/bench", May: []string{"services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
 	}
 }
