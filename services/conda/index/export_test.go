@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"hash/crc32"
+	"os"
 )
 
 // ReadAll reads everything in the bytes of a file.
@@ -33,3 +34,13 @@ func Seal(raw []byte) []byte {
 	}
 	return raw
 }
+
+// WriteAll writes b to a file, and tells the errors of writing and of the end.
+func WriteAll(f *os.File, b []byte) (writing, ending error) {
+	out := writeBehind(f)
+	_, writing = out.Write(b)
+	return writing, out.close()
+}
+
+// BlockSize is what is written at once.
+const BlockSize = blockSize

@@ -1,7 +1,6 @@
 package index
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -20,7 +19,7 @@ import (
 // ends with Commit or Discard. Not safe for concurrent use.
 type Writer struct {
 	file *os.File
-	out  *bufio.Writer
+	out  *behind
 	path string
 	off  uint64
 	// ids are the names' places in list.
@@ -55,7 +54,7 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an index: %w", err)
 	}
-	return &Writer{file: f, out: bufio.NewWriterSize(f, 1<<20), path: path, ids: map[string]uint32{}, last: none}, nil
+	return &Writer{file: f, out: writeBehind(f), path: path, ids: map[string]uint32{}, last: none}, nil
 }
 
 // add takes one record. Those that nothing could be done with are counted and left out.
@@ -129,7 +128,7 @@ func (w *Writer) Commit(m Meta) (Meta, error) {
 	m.Records, m.Skipped = w.meta.Records, w.meta.Skipped
 	err := w.directory(m)
 	if err == nil {
-		err = w.out.Flush()
+		err = w.out.close()
 	}
 	if err == nil {
 		err = w.file.Sync()
@@ -145,6 +144,7 @@ func (w *Writer) Commit(m Meta) (Meta, error) {
 
 // Discard removes what was written.
 func (w *Writer) Discard() error {
+	_ = w.out.close() // what could not be written is not wanted
 	return errors.Join(w.file.Close(), os.Remove(w.file.Name()))
 }
 
