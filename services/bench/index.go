@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,9 @@ func measureIndex(w *world, s *sheet) {
 	for round := range w.rounds {
 		made = append(made, w.step(buildStep, round))
 		opened = append(opened, w.step(solveStep, round))
+		for _, subdir := range indexFolders() {
+			check(os.Remove(indexFile(w.dir, subdir)))
+		}
 	}
 	s.tell("records", float64(opened[0].Records), "")
 	s.tell("file", float64(opened[0].Size)/1e6, "MB")
@@ -65,6 +69,7 @@ func writeChannel(dir string) {
 	folders := indexFolders()
 	large := must(os.Create(filepath.Join(dir, folders[0]+".json")))
 	condadata.Large(reader{}, large, forgeName, folders[0], largeChannel)
-	check(large.Close())
+	// What is still to be written would be written while something is measured.
+	check(errors.Join(large.Sync(), large.Close()))
 	check(os.WriteFile(filepath.Join(dir, folders[1]+".json"), condadata.Repodata(reader{}, forgeName, folders[1]), 0o600))
 }
