@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,44 +17,73 @@ const maxSecret = 100_000
 
 // dialogue asks a person at a terminal. Its questions go to standard error.
 type dialogue struct {
-	cmd   *cobra.Command
-	lines *bufio.Reader
-	fd    int // of the terminal; -1 for none
+	cmd  *cobra.Command
+	fd   int            // of the terminal; -1 for none
+	line *term.Terminal // nil where there is none
 }
 
 func newDialogue(cmd *cobra.Command) *dialogue {
-	d := &dialogue{cmd: cmd, lines: bufio.NewReader(cmd.InOrStdin()), fd: -1}
+	d := &dialogue{cmd: cmd, fd: -1}
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		d.fd = int(f.Fd())
+		d.line = term.NewTerminal(struct {
+			io.Reader
+			io.Writer
+		}{f, cmd.ErrOrStderr()}, "")
 	}
 	return d
 }
 
 // isThere says whether there is somebody to ask.
-func (d *dialogue) isThere() bool { return d.fd >= 0 }
+func (d *dialogue) isThere() bool { return d.line != nil }
 
 // ask returns a line; an empty one is what is usual.
 func (d *dialogue) ask(question, usual string) (string, error) {
-	d.cmd.PrintErrf("%s [%s]: ", question, usual)
-	line, err := d.lines.ReadString('\n')
-	if err != nil {
-		return "", fmt.Errorf("reading the answer: %w", err)
-	}
-	if line = strings.TrimSpace(line); line == "" {
-		return usual, nil
-	}
-	return line, nil
+	d.line.SetPrompt(fmt.Sprintf("%s [%s]: ", question, usual))
+	line, err := d.read(d.line.ReadLine)
+	return cmp.Or(strings.TrimSpace(line), usual), err
 }
 
 // askSecret returns a line that is not shown while it is typed.
 func (d *dialogue) askSecret(question string) (string, error) {
-	d.cmd.PrintErrf("%s (it is not shown): ", question)
-	raw, err := term.ReadPassword(d.fd)
-	d.cmd.PrintErrln()
+	line, err := d.read(func() (string, error) { return d.line.ReadPassword(question + " (it is not shown): ") })
 	if err != nil {
-		return "", fmt.Errorf("reading the answer: %w", err)
+		return "", err
 	}
-	return filled(string(raw))
+	return filled(line)
+}
+
+// read has the terminal echo nothing before the question is seen, so that no key
+// that is struck early shows. Ctrl-C ends the question, as the end of the command does.
+func (d *dialogue) read(line func() (string, error)) (string, error) {
+	was, err := term.MakeRaw(d.fd)
+	if err != nil {
+		return "", fmt.Errorf("preparing the terminal: %w", err)
+	}
+	defer func() { _ = term.Restore(d.fd, was) }() // nothing better can be done
+	type answer struct {
+		line string
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		s, err := line()
+		answered <- answer{s, err}
+	}()
+	select {
+	case a := <-answered:
+		if errors.Is(a.err, io.EOF) { // Ctrl-C, Ctrl-D
+			d.cmd.PrintErr("\r\n")
+			return "", errors.New("nothing was answered")
+		}
+		if a.err != nil {
+			return "", fmt.Errorf("reading the answer: %w", a.err)
+		}
+		return a.line, nil
+	case <-d.cmd.Context().Done():
+		d.cmd.PrintErr("\r\n")
+		return "", d.cmd.Context().Err()
+	}
 }
 
 func filled(secret string) (string, error) {
@@ -90,7 +119,7 @@ func (f *secretFlags) read(d *dialogue, question string) (string, error) {
 		}
 		return d.askSecret(question)
 	}
-	var source io.Reader = d.lines
+	source := d.cmd.InOrStdin()
 	if f.file != "" && f.file != "-" {
 		file, err := os.Open(f.file)
 		if err != nil {
