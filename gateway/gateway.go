@@ -140,7 +140,10 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildSe
 	if err := mux.HandlePath(http.MethodGet, logsPath, l.text); err != nil {
 		return err
 	}
-	return mux.HandlePath(http.MethodGet, eventsPath, l.events)
+	if err := mux.HandlePath(http.MethodGet, eventsPath, l.events); err != nil {
+		return err
+	}
+	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/condalock", explicitLock(mux, room))
 }
 
 // setStatus writes another code than 200 where the contract says so: 204 (revoking a

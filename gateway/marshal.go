@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 )
 
@@ -34,8 +35,8 @@ func newMarshaler(l jsonLimits) *marshaler {
 // Marshal writes a message; one without any fields has an empty body, and a lock that
 // is text is that text.
 func (m *marshaler) Marshal(v any) ([]byte, error) {
-	if lock, ok := v.(*condav1.LockPackagesResponse); ok && lock.Text != nil {
-		return []byte(lock.GetText()), nil
+	if text := lockText(v); text != nil {
+		return []byte(*text), nil
 	}
 	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		return nil, nil
@@ -50,6 +51,17 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	return m.JSONPb.Marshal(v)
 }
 
+// lockText is a lock that is to be written as text; else nil.
+func lockText(v any) *string {
+	switch lock := v.(type) {
+	case *condav1.LockPackagesResponse:
+		return lock.Text
+	case *buildv1.GetBuildLockResponse:
+		return lock.Text
+	}
+	return nil
+}
+
 // counted shows its organisations though there are none, unless it is a number alone.
 type counted interface {
 	GetMetric() string
@@ -58,7 +70,7 @@ type counted interface {
 
 // ContentType is JSON's, but for what Marshal writes as text.
 func (m *marshaler) ContentType(v any) string {
-	if lock, ok := v.(*condav1.LockPackagesResponse); ok && lock.Text != nil {
+	if lockText(v) != nil {
 		return "text/plain; charset=utf-8"
 	}
 	return m.JSONPb.ContentType(v)

@@ -125,10 +125,28 @@ func capabilityOf(r record) capability {
 	return capability{recipe.GetEngine(), architecture(recipe)}
 }
 
+// preface writes the line that a build's log begins with, before a worker can.
+func (s *Service) preface(ctx context.Context, r record) error {
+	if r.request.GetPreface() == "" || r.publications > 0 {
+		return nil
+	}
+	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: r.request.GetPreface()}}})
+	if err != nil {
+		return err
+	}
+	if err := bus.Publish(ctx, s.bus, buildbus.Log(r.id), raw, jetstream.WithMsgID(r.id+".preface")); err != nil {
+		return fmt.Errorf("beginning the log of %s: %w", r.id, err)
+	}
+	return nil
+}
+
 // publish puts a job on the bus, and notes it only when the bus has it.
 func (s *Service) publish(ctx context.Context, r record) error {
 	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.id})
 	if err != nil {
+		return err
+	}
+	if err := s.preface(ctx, r); err != nil {
 		return err
 	}
 	c := capabilityOf(r)

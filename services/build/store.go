@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
@@ -37,6 +38,8 @@ type record struct {
 	// counted is 0 for an admission, which is to be counted, or neverCounted. It is
 	// written once and not read here.
 	counted int64
+	// lock is written once and not read here; nil is none.
+	lock *condav1.SolvePackagesResponse
 }
 
 // maxNumber is the largest number that a build's id may have.
@@ -77,6 +80,10 @@ func (s store) insert(ctx context.Context, r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	lock, err := packLock(r.lock)
+	if err != nil {
+		return false, err
+	}
 	req := r.request
 	id, state := req.GetIdentity(), "PENDING"
 	if !r.isPending() {
@@ -86,15 +93,15 @@ func (s store) insert(ctx context.Context, r *record) (bool, error) {
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
-			succeeded, reason, message, digest, counted)
+			succeeded, reason, message, digest, counted, conda_lock)
 		VALUES ($1, $2, $3, $4, $5, $6, $20, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19)
+			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24)
 		ON CONFLICT DO NOTHING`,
 		r.id, req.GetContentId(), r.number, req.GetContentDigest(), image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), architecture(req.GetRecipe()), r.owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
 		request, r.traceParent, r.timeLimit.Microseconds(), sqldb.Micros(r.created), r.counted,
-		state, sqldb.Micros(r.completed), r.succeeded, r.digest)
+		state, sqldb.Micros(r.completed), r.succeeded, r.digest, lock)
 	if err != nil {
 		return false, err
 	}

@@ -51,6 +51,8 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return fault.Invalid.Newf("The content's digest is malformed")
 	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
 		return fault.Invalid.Newf("The build has no target")
+	case checkLock(req.GetLock()) != nil:
+		return checkLock(req.GetLock())
 	case len(req.GetParts()) > 0:
 		return checkParts(req)
 	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
@@ -220,6 +222,7 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	}
 	r := &record{
 		request: withoutData(req), owner: owner(ctx, req), traceParent: bus.TraceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
+		lock: req.GetLock(),
 	}
 	r.renumber(last + 1)
 	if req.GetIdentity() != nil {
@@ -239,14 +242,17 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	return r, nil
 }
 
-// withoutData is what is kept of a request: the context's bytes have a place of
-// their own.
+// withoutData is what is kept of a request: the context's bytes and the lock have
+// places of their own.
 func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
-	if len(req.GetRecipe().GetContextData()) == 0 {
+	if len(req.GetRecipe().GetContextData()) == 0 && req.GetLock() == nil {
 		return req
 	}
 	kept := proto.CloneOf(req)
-	kept.Recipe.ContextData = nil
+	kept.Lock = nil
+	if kept.GetRecipe() != nil {
+		kept.Recipe.ContextData = nil
+	}
 	return kept
 }
 

@@ -260,6 +260,9 @@ func TestSolveForARoom(t *testing.T) {
 	if err != nil || len(got.GetRecords()) != 1 {
 		t.Fatalf("got %v, %v", got, err)
 	}
+	if got.GetPrivate() || !slices.Equal(got.GetSubdirs(), []string{"linux-64"}) || !slices.Equal(got.GetChannels(), []string{"lab"}) {
+		t.Errorf("it is of %v, %v, private: %v", got.GetSubdirs(), got.GetChannels(), got.GetPrivate())
+	}
 	var records []struct{ Name, Fn, URL string }
 	if err := json.Unmarshal([]byte(got.GetRecords()[0]), &records); err != nil || len(records) != 1 || records[0].Fn != "htslib-1.20-0.conda" {
 		t.Errorf("the records are %s, %v", got.GetRecords()[0], err)

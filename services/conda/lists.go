@@ -18,6 +18,8 @@ import (
 type list struct {
 	channel channel.Channel
 	subdir  string
+	// private says that it was read with the caller's own login.
+	private bool
 	channel.State
 }
 
@@ -36,6 +38,7 @@ func (s *Service) lists(ctx context.Context, who caller.ID, channels []channel.C
 			l := &out[i]
 			access, err := s.access(ctx, who, l.channel)
 			if err == nil {
+				l.private = access.Scope != ""
 				l.State, err = s.deps.Channels.Get(ctx, l.channel, l.subdir, access)
 			}
 			return fault.In(l.channel.Name, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
@@ -52,7 +53,7 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 	case refusal != nil:
 		return &condav1.SolvePackagesResponse{Answer: refusal}, nil
 	}
-	out := &condav1.SolvePackagesResponse{}
+	out := &condav1.SolvePackagesResponse{Channels: q.channelNames()}
 	if out.Answer, err = q.answer(locks); err != nil {
 		return nil, err
 	}
@@ -61,7 +62,8 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 		if err != nil {
 			return nil, fmt.Errorf("writing records: %w", err)
 		}
-		out.Records = append(out.Records, string(raw))
+		out.Records, out.Subdirs = append(out.Records, string(raw)), append(out.Subdirs, l.platform.subdir)
+		out.Private = out.GetPrivate() || slices.ContainsFunc(l.lists, func(from list) bool { return from.private })
 	}
 	return out, nil
 }
@@ -128,6 +130,14 @@ func refuse(ctx context.Context, p solver.Problem, c *solver.Conflict) (*condav1
 	return refusalOf(c, suggestions), nil
 }
 
+func (q *query) channelNames() []string {
+	var out []string
+	for _, c := range q.channels {
+		out = append(out, c.Name)
+	}
+	return out
+}
+
 // answer writes locks as the request wants them.
 func (q *query) answer(locks []lock) (*condav1.LockPackagesResponse, error) {
 	if q.format == "" {
@@ -137,23 +147,11 @@ func (q *query) answer(locks []lock) (*condav1.LockPackagesResponse, error) {
 		}
 		return out, nil
 	}
-	file := conda.Lock{}
-	for _, c := range q.channels {
-		file.Channels = append(file.Channels, c.Name)
-	}
+	file := conda.Lock{Channels: q.channelNames()}
 	for _, l := range locks {
 		file.Platforms = append(file.Platforms, conda.PlatformLock{Platform: l.platform.subdir, Packages: l.solution.Records})
 	}
-	var text string
-	var err error
-	switch q.format {
-	case conda.FormatCondaLock:
-		text, err = file.CondaLock()
-	case conda.FormatPixi:
-		text, err = file.Pixi()
-	default:
-		text, err = file.Platforms[0].Explicit()
-	}
+	text, err := file.Text(q.format)
 	if err != nil {
 		return nil, fmt.Errorf("writing a lock: %w", err)
 	}

@@ -46,6 +46,7 @@ func (s *Service) partRequest(ctx context.Context, r request, p part, who *platf
 		Target:   &buildv1.Target{Registry: to.registry, CacheRepository: r.raw.GetCacheRepository()},
 		Identity: who, ClientIp: clientIP(ctx), DryRun: r.raw.GetDryRun(),
 	}
+	b.Lock, b.Preface = r.foreseen.of(p.platform)
 	r.setName(b, to)
 	if !to.own && s.deps.owns(to.registry, b.GetTarget().GetRepository()) {
 		return nil, fault.Invalid.Newf("buildRepository: the image's name would belong to this service; use another nameStrategy")
@@ -81,6 +82,7 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 		ContainerFile: r.recipe.containerFile, CondaFile: r.recipe.condaFile,
 	}
 	r.setName(out, to)
+	out.Lock, out.Preface = nil, ""
 	out.Parts = builds
 	return out
 }
@@ -97,6 +99,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	}
 	r.setName(out, to)
 	out.Target.CacheRepository, out.Repositories = "", nil
+	out.Lock, out.Preface = nil, ""
 	out.Parts = []*buildv1.SubmitBuildRequest{b}
 	return out
 }

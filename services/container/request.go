@@ -21,6 +21,8 @@ type request struct {
 	platforms []ocispec.Platform // one; two for some recipes
 	// recipe is nil for an image, and until readContent.
 	recipe *recipe
+	// foreseen is what its Conda packages stand for; the zero value is not known.
+	foreseen foreseen
 }
 
 // readRequest checks what is checked before the caller is asked for, in the order of

@@ -127,7 +127,8 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 
 // submitRecipe has the image built, unless it is there or under way, or cannot be.
 func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	conflict := s.unsolvable(ctx, r, who)
+	r.foreseen = s.foresee(ctx, r, who)
+	conflict := r.foreseen.conflict
 	to, err := s.destination(ctx, r, caller.Of(who))
 	if conflict != nil && err != nil {
 		return submission{}, conflict

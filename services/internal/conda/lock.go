@@ -76,6 +76,22 @@ func ReadLock(text, environment string) (Lock, error) {
 	return Lock{}, fault.Invalid.Newf("the file is no lock: it is none of an @EXPLICIT list, a conda-lock.yml and a pixi.lock")
 }
 
+// Text writes the lock down. fault.Invalid for an explicit list of several platforms,
+// and for a format that is none of the three.
+func (l Lock) Text(f LockFormat) (string, error) {
+	switch {
+	case f == FormatCondaLock:
+		return l.CondaLock()
+	case f == FormatPixi:
+		return l.Pixi()
+	case f != FormatExplicit:
+		return "", fault.Invalid.Newf("format must be explicit, conda-lock or pixi; without one the response is JSON")
+	case len(l.Platforms) != 1:
+		return "", fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
+	}
+	return l.Platforms[0].Explicit()
+}
+
 // For is the lock of one platform. fault.NotFound lists the platforms that there
 // are. A list that does not say its platform is for all of them.
 func (l Lock) For(platform string) (PlatformLock, error) {

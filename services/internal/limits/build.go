@@ -4,12 +4,17 @@ package limits
 // in bytes.
 const StoredManifest = 8 << 20
 
+// BuildLock is how large the lock that is kept with a build may be, in bytes, before
+// it is compressed.
+const BuildLock = 8 << 20
+
 // buildRows bound what a build and its steps may use.
 func buildRows() []Row {
 	return append([]Row{
 		{What: "images that nobody uses, in the embedded store", Key: "store_keep", Why: "every build leaves one, and the disk is finite"},
 		{What: "the embedded image store", Key: "store_size", Why: "many builds within store_keep"},
 		{What: "manifest in the embedded store", Bound: size(StoredManifest), Why: "what is larger is a layer, and is not read to see what it needs"},
+		{What: "lock that is kept with a build", Bound: size(BuildLock), Why: "several thousand packages; it is stored as long as the build, about a fifth of that"},
 		{What: "running builds of one user", Key: "build_running_user", Why: "whoever has fewest running goes next; a limit keeps slots free for who comes later"},
 		{What: "running builds of one address without a user", Key: "build_running_anonymous", Why: "a build that sleeps holds its slot for its whole time: one slot stays for others where there are several"},
 	}, stepRows()...)

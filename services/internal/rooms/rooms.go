@@ -89,7 +89,7 @@ func Rules() []Rule {
 		{Package: "services/platform/federation", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
-		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus), Never: []string{buildkit}},
+		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/internal/conda"), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",

@@ -14,8 +14,9 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	v1 "slipway.dev/proto/gen/slipway/conda/v1"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
-	v1 "slipway.dev/proto/gen/slipway/platform/v1"
+	v11 "slipway.dev/proto/gen/slipway/platform/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -592,6 +593,117 @@ func (x *GetBuildStatusResponse) GetReason() string {
 	return ""
 }
 
+// GetBuildLockRequest names a build.
+type GetBuildLockRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// "explicit" (one platform), "conda-lock" or "pixi": the response is the text of
+	// such a lock. Absent: it is JSON.
+	Format        string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBuildLockRequest) Reset() {
+	*x = GetBuildLockRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBuildLockRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBuildLockRequest) ProtoMessage() {}
+
+func (x *GetBuildLockRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBuildLockRequest.ProtoReflect.Descriptor instead.
+func (*GetBuildLockRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *GetBuildLockRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *GetBuildLockRequest) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+// GetBuildLockResponse is a lock.
+type GetBuildLockResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One lock for each platform of the build.
+	Locks []*v1.PlatformLock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	// The lock as text, if a format was requested: then this alone is the response.
+	Text          *string `protobuf:"bytes,2,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetBuildLockResponse) Reset() {
+	*x = GetBuildLockResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetBuildLockResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetBuildLockResponse) ProtoMessage() {}
+
+func (x *GetBuildLockResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetBuildLockResponse.ProtoReflect.Descriptor instead.
+func (*GetBuildLockResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetBuildLockResponse) GetLocks() []*v1.PlatformLock {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *GetBuildLockResponse) GetText() string {
+	if x != nil && x.Text != nil {
+		return *x.Text
+	}
+	return ""
+}
+
 // SubmitBuildRequest is an image to make.
 type SubmitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -608,7 +720,7 @@ type SubmitBuildRequest struct {
 	// that it is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	// On whose behalf; absent for an anonymous caller.
-	Identity *v1.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity *v11.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Address of the client, for the limits of anonymous callers.
 	ClientIp string `protobuf:"bytes,7,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
 	// Whether to say only what would happen, without starting or charging
@@ -622,14 +734,20 @@ type SubmitBuildRequest struct {
 	PartIds []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	// Repositories ("<host>/<path>") that the recipe itself names: the only ones that
 	// the build reads with its owner's login.
-	Repositories  []string `protobuf:"bytes,12,rep,name=repositories,proto3" json:"repositories,omitempty"`
+	Repositories []string `protobuf:"bytes,12,rep,name=repositories,proto3" json:"repositories,omitempty"`
+	// What the recipe's Conda packages stood for when the image was requested, for the
+	// recipe's platform; absent where that is not known. It decides nothing: it is kept
+	// to be shown. A build that is made of others has none of its own.
+	Lock *v1.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
+	// A line that the build's log begins with; "" for none.
+	Preface       string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitBuildRequest) Reset() {
 	*x = SubmitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -641,7 +759,7 @@ func (x *SubmitBuildRequest) String() string {
 func (*SubmitBuildRequest) ProtoMessage() {}
 
 func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -654,7 +772,7 @@ func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildRequest.ProtoReflect.Descriptor instead.
 func (*SubmitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{7}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitBuildRequest) GetContentId() string {
@@ -692,7 +810,7 @@ func (x *SubmitBuildRequest) GetScope() string {
 	return ""
 }
 
-func (x *SubmitBuildRequest) GetIdentity() *v1.Identity {
+func (x *SubmitBuildRequest) GetIdentity() *v11.Identity {
 	if x != nil {
 		return x.Identity
 	}
@@ -734,6 +852,20 @@ func (x *SubmitBuildRequest) GetRepositories() []string {
 	return nil
 }
 
+func (x *SubmitBuildRequest) GetLock() *v1.SolvePackagesResponse {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetPreface() string {
+	if x != nil {
+		return x.Preface
+	}
+	return ""
+}
+
 // SubmitBuildResponse is where the image comes from.
 type SubmitBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -750,7 +882,7 @@ type SubmitBuildResponse struct {
 
 func (x *SubmitBuildResponse) Reset() {
 	*x = SubmitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +894,7 @@ func (x *SubmitBuildResponse) String() string {
 func (*SubmitBuildResponse) ProtoMessage() {}
 
 func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +907,7 @@ func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildResponse.ProtoReflect.Descriptor instead.
 func (*SubmitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{8}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitBuildResponse) GetBuildId() string {
@@ -812,7 +944,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +956,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +969,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -881,7 +1013,7 @@ type AwaitBuildResponse struct {
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +1025,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +1038,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -983,7 +1115,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1127,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1140,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1030,7 +1162,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1174,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1187,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1081,7 +1213,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1093,7 +1225,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1106,7 +1238,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -1143,7 +1275,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1155,7 +1287,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1168,7 +1300,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -1201,7 +1333,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1213,7 +1345,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1226,7 +1358,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -1254,7 +1386,7 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"=\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"=\n" +
 	"\x11ListBuildsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x05R\x06offset\"x\n" +
@@ -1317,7 +1449,14 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\f\n" +
 	"\n" +
 	"_succeededB\t\n" +
-	"\a_reason\"\xd2\x03\n" +
+	"\a_reason\"T\n" +
+	"\x13GetBuildLockRequest\x12\x1f\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12\x1c\n" +
+	"\x06format\x18\x02 \x01(\tB\x04\x90\xb5\x18 R\x06format\"n\n" +
+	"\x14GetBuildLockResponse\x124\n" +
+	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x17\n" +
+	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
+	"\x05_text\"\xa9\x04\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1331,7 +1470,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x05parts\x18\n" +
 	" \x03(\v2$.slipway.build.v1.SubmitBuildRequestR\x05parts\x12\x19\n" +
 	"\bpart_ids\x18\v \x03(\tR\apartIds\x12\"\n" +
-	"\frepositories\x18\f \x03(\tR\frepositoriesJ\x04\b\b\x10\tR\n" +
+	"\frepositories\x18\f \x03(\tR\frepositories\x12;\n" +
+	"\x04lock\x18\r \x01(\v2'.slipway.conda.v1.SolvePackagesResponseR\x04lock\x12\x18\n" +
+	"\apreface\x18\x0e \x01(\tR\aprefaceJ\x04\b\b\x10\tR\n" +
 	"registries\"f\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
@@ -1373,12 +1514,13 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\x8e\x06\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\x98\a\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
 	"\rDescribeBuild\x12&.slipway.build.v1.DescribeBuildRequest\x1a'.slipway.build.v1.DescribeBuildResponse\"*\x82\xd3\xe4\x93\x02$b\x05build\x12\x1b/v1alpha1/builds/{build_id}\x12\x8f\x01\n" +
-	"\x0eGetBuildStatus\x12'.slipway.build.v1.GetBuildStatusRequest\x1a(.slipway.build.v1.GetBuildStatusResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha1/builds/{build_id}/status\x12Z\n" +
+	"\x0eGetBuildStatus\x12'.slipway.build.v1.GetBuildStatusRequest\x1a(.slipway.build.v1.GetBuildStatusResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha1/builds/{build_id}/status\x12\x87\x01\n" +
+	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12Z\n" +
 	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12W\n" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
@@ -1399,64 +1541,72 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_slipway_build_v1_build_proto_goTypes = []any{
-	(BuildState)(0),                // 0: slipway.build.v1.BuildState
-	(*ListBuildsRequest)(nil),      // 1: slipway.build.v1.ListBuildsRequest
-	(*ListBuildsResponse)(nil),     // 2: slipway.build.v1.ListBuildsResponse
-	(*DescribeBuildRequest)(nil),   // 3: slipway.build.v1.DescribeBuildRequest
-	(*DescribeBuildResponse)(nil),  // 4: slipway.build.v1.DescribeBuildResponse
-	(*Build)(nil),                  // 5: slipway.build.v1.Build
-	(*GetBuildStatusRequest)(nil),  // 6: slipway.build.v1.GetBuildStatusRequest
-	(*GetBuildStatusResponse)(nil), // 7: slipway.build.v1.GetBuildStatusResponse
-	(*SubmitBuildRequest)(nil),     // 8: slipway.build.v1.SubmitBuildRequest
-	(*SubmitBuildResponse)(nil),    // 9: slipway.build.v1.SubmitBuildResponse
-	(*AwaitBuildRequest)(nil),      // 10: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),     // 11: slipway.build.v1.AwaitBuildResponse
-	(*CancelBuildRequest)(nil),     // 12: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),    // 13: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),      // 14: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),     // 15: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                // 16: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),  // 17: google.protobuf.Timestamp
-	(*Recipe)(nil),                 // 18: slipway.build.v1.Recipe
-	(*Target)(nil),                 // 19: slipway.build.v1.Target
-	(*v1.Identity)(nil),            // 20: slipway.platform.v1.Identity
+	(BuildState)(0),                  // 0: slipway.build.v1.BuildState
+	(*ListBuildsRequest)(nil),        // 1: slipway.build.v1.ListBuildsRequest
+	(*ListBuildsResponse)(nil),       // 2: slipway.build.v1.ListBuildsResponse
+	(*DescribeBuildRequest)(nil),     // 3: slipway.build.v1.DescribeBuildRequest
+	(*DescribeBuildResponse)(nil),    // 4: slipway.build.v1.DescribeBuildResponse
+	(*Build)(nil),                    // 5: slipway.build.v1.Build
+	(*GetBuildStatusRequest)(nil),    // 6: slipway.build.v1.GetBuildStatusRequest
+	(*GetBuildStatusResponse)(nil),   // 7: slipway.build.v1.GetBuildStatusResponse
+	(*GetBuildLockRequest)(nil),      // 8: slipway.build.v1.GetBuildLockRequest
+	(*GetBuildLockResponse)(nil),     // 9: slipway.build.v1.GetBuildLockResponse
+	(*SubmitBuildRequest)(nil),       // 10: slipway.build.v1.SubmitBuildRequest
+	(*SubmitBuildResponse)(nil),      // 11: slipway.build.v1.SubmitBuildResponse
+	(*AwaitBuildRequest)(nil),        // 12: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),       // 13: slipway.build.v1.AwaitBuildResponse
+	(*CancelBuildRequest)(nil),       // 14: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),      // 15: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),        // 16: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),       // 17: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                  // 18: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
+	(*v1.PlatformLock)(nil),          // 20: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                   // 21: slipway.build.v1.Recipe
+	(*Target)(nil),                   // 22: slipway.build.v1.Target
+	(*v11.Identity)(nil),             // 23: slipway.platform.v1.Identity
+	(*v1.SolvePackagesResponse)(nil), // 24: slipway.conda.v1.SolvePackagesResponse
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	17, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	17, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	18, // 4: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	19, // 5: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	20, // 6: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	8,  // 7: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	0,  // 8: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	17, // 9: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	17, // 10: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	17, // 11: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	16, // 12: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	11, // 13: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 14: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 15: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 16: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 17: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	10, // 18: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	12, // 19: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	14, // 20: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 21: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 22: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 23: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 24: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	11, // 25: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	13, // 26: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	15, // 27: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	21, // [21:28] is the sub-list for method output_type
-	14, // [14:21] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	19, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	19, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	20, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	21, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	22, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	23, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	10, // 8: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	24, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	0,  // 10: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	19, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	19, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	19, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	18, // 14: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 15: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 16: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 17: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 18: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 19: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 20: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 21: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 22: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	16, // 23: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 24: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 25: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 26: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 27: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 28: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 29: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 30: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	17, // 31: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -1468,13 +1618,14 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[4].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	BuildService_ListBuilds_FullMethodName     = "/slipway.build.v1.BuildService/ListBuilds"
 	BuildService_DescribeBuild_FullMethodName  = "/slipway.build.v1.BuildService/DescribeBuild"
 	BuildService_GetBuildStatus_FullMethodName = "/slipway.build.v1.BuildService/GetBuildStatus"
+	BuildService_GetBuildLock_FullMethodName   = "/slipway.build.v1.BuildService/GetBuildLock"
 	BuildService_SubmitBuild_FullMethodName    = "/slipway.build.v1.BuildService/SubmitBuild"
 	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
 	BuildService_CancelBuild_FullMethodName    = "/slipway.build.v1.BuildService/CancelBuild"
@@ -43,6 +44,10 @@ type BuildServiceClient interface {
 	DescribeBuild(ctx context.Context, in *DescribeBuildRequest, opts ...grpc.CallOption) (*DescribeBuildResponse, error)
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(ctx context.Context, in *GetBuildStatusRequest, opts ...grpc.CallOption) (*GetBuildStatusResponse, error)
+	// GetBuildLock returns the Conda packages that the request of a build stood for
+	// when it was made; the build resolves its packages anew. NOT_FOUND where that is
+	// not known.
+	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a
 	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
@@ -92,6 +97,16 @@ func (c *buildServiceClient) GetBuildStatus(ctx context.Context, in *GetBuildSta
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetBuildStatusResponse)
 	err := c.cc.Invoke(ctx, BuildService_GetBuildStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetBuildLockResponse)
+	err := c.cc.Invoke(ctx, BuildService_GetBuildLock_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +175,10 @@ type BuildServiceServer interface {
 	DescribeBuild(context.Context, *DescribeBuildRequest) (*DescribeBuildResponse, error)
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error)
+	// GetBuildLock returns the Conda packages that the request of a build stood for
+	// when it was made; the build resolves its packages anew. NOT_FOUND where that is
+	// not known.
+	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a
 	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
@@ -193,6 +212,9 @@ func (UnimplementedBuildServiceServer) DescribeBuild(context.Context, *DescribeB
 }
 func (UnimplementedBuildServiceServer) GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuildStatus not implemented")
+}
+func (UnimplementedBuildServiceServer) GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBuildLock not implemented")
 }
 func (UnimplementedBuildServiceServer) SubmitBuild(context.Context, *SubmitBuildRequest) (*SubmitBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitBuild not implemented")
@@ -281,6 +303,24 @@ func _BuildService_GetBuildStatus_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_GetBuildLock_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetBuildLockRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).GetBuildLock(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_GetBuildLock_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).GetBuildLock(ctx, req.(*GetBuildLockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_SubmitBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SubmitBuildRequest)
 	if err := dec(in); err != nil {
@@ -364,6 +404,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBuildStatus",
 			Handler:    _BuildService_GetBuildStatus_Handler,
+		},
+		{
+			MethodName: "GetBuildLock",
+			Handler:    _BuildService_GetBuildLock_Handler,
 		},
 		{
 			MethodName: "SubmitBuild",

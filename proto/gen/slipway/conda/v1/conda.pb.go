@@ -458,7 +458,15 @@ type SolvePackagesResponse struct {
 	// The response to people.
 	Answer *LockPackagesResponse `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
 	// For each lock, in its order: its packages' repodata records, as a list in JSON.
-	Records       []string `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	Records []string `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	// For each lock, in its order: the channels' folder for its platform, e.g.
+	// "linux-64".
+	Subdirs []string `protobuf:"bytes,3,rep,name=subdirs,proto3" json:"subdirs,omitempty"`
+	// The names of the channels that were asked, highest priority first.
+	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
+	// Whether a channel was read with the caller's own login: then the answer is for
+	// nobody else.
+	Private       bool `protobuf:"varint,5,opt,name=private,proto3" json:"private,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -505,6 +513,27 @@ func (x *SolvePackagesResponse) GetRecords() []string {
 		return x.Records
 	}
 	return nil
+}
+
+func (x *SolvePackagesResponse) GetSubdirs() []string {
+	if x != nil {
+		return x.Subdirs
+	}
+	return nil
+}
+
+func (x *SolvePackagesResponse) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *SolvePackagesResponse) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
 }
 
 // PlatformLock is one environment.
@@ -1568,10 +1597,13 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\v\n" +
 	"\t_conflictB\a\n" +
-	"\x05_text\"q\n" +
+	"\x05_text\"\xc1\x01\n" +
 	"\x15SolvePackagesResponse\x12>\n" +
 	"\x06answer\x18\x01 \x01(\v2&.slipway.conda.v1.LockPackagesResponseR\x06answer\x12\x18\n" +
-	"\arecords\x18\x02 \x03(\tR\arecords\"\xd7\x04\n" +
+	"\arecords\x18\x02 \x03(\tR\arecords\x12\x18\n" +
+	"\asubdirs\x18\x03 \x03(\tR\asubdirs\x12\x1a\n" +
+	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x18\n" +
+	"\aprivate\x18\x05 \x01(\bR\aprivate\"\xd7\x04\n" +
 	"\fPlatformLock\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
 	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.LockedPackageR\bpackages\x12\x1d\n" +

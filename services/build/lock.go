@@ -1,0 +1,100 @@
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// A lock is what a request's Conda packages stood for when it was made. The build
+// itself resolves them again, from channels that may have changed since: a lock is
+// shown, and decides nothing.
+
+// GetBuildLock returns the lock of a build; of one that is made of others, theirs.
+// fault.NotFound where one is not known.
+func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockRequest) (*buildv1.GetBuildLockResponse, error) {
+	rec, err := s.read(ctx, req.GetBuildId())
+	if err != nil {
+		return nil, err
+	}
+	locks, err := s.locks(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	out := &buildv1.GetBuildLockResponse{}
+	if req.GetFormat() == "" {
+		for _, l := range locks {
+			out.Locks = append(out.Locks, l.GetAnswer().GetLocks()...)
+		}
+		return out, nil
+	}
+	file, err := lockFile(locks)
+	if err != nil {
+		return nil, fmt.Errorf("reading the lock of %s: %w", rec.id, err)
+	}
+	text, err := file.Text(conda.LockFormat(req.GetFormat()))
+	if err != nil {
+		return nil, err
+	}
+	out.Text = &text
+	return out, nil
+}
+
+// locks are those of a build, or of the builds that it is made of: of all or of none.
+func (s *Service) locks(ctx context.Context, rec record) ([]*condav1.SolvePackagesResponse, error) {
+	ids := rec.request.GetPartIds()
+	if len(ids) == 0 {
+		ids = []string{rec.id}
+	}
+	var out []*condav1.SolvePackagesResponse
+	for _, id := range ids {
+		l, err := s.store.lock(ctx, id)
+		switch {
+		case errors.Is(err, fault.NotFound):
+			return nil, err
+		case err != nil:
+			return nil, s.deps.DB.Fault("reading a lock", err)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// lockFile is what is written down of locks.
+func lockFile(locks []*condav1.SolvePackagesResponse) (conda.Lock, error) {
+	out := conda.Lock{Channels: locks[0].GetChannels()} // one request named them
+	for _, l := range locks {
+		for i, raw := range l.GetRecords() {
+			p := conda.PlatformLock{Platform: l.GetSubdirs()[i]}
+			if err := json.Unmarshal([]byte(raw), &p.Packages); err != nil {
+				return out, err
+			}
+			out.Platforms = append(out.Platforms, p)
+		}
+	}
+	return out, nil
+}
+
+// checkLock looks at what is to be kept.
+func checkLock(l *condav1.SolvePackagesResponse) error {
+	n := len(l.GetAnswer().GetLocks())
+	switch {
+	case l == nil:
+		return nil
+	case n == 0 || len(l.GetRecords()) != n || len(l.GetSubdirs()) != n:
+		return fault.Invalid.Newf("The build's lock is malformed")
+	case proto.Size(l) > limits.BuildLock:
+		return fault.Invalid.Newf("The build's lock has %d bytes, and may have %d", proto.Size(l), limits.BuildLock)
+	}
+	return nil
+}
