@@ -55,15 +55,16 @@ func fails(err error) func(context.Context) (*condav1.SolvePackagesResponse, err
 	return func(context.Context) (*condav1.SolvePackagesResponse, error) { return nil, err }
 }
 
-// newSolvedSite is a site whose requests are solved before they are built.
-func newSolvedSite(t *testing.T, s *solver) *site {
+// newSolvedSite is a site whose requests are solved before they are built, in a time
+// that only a solver without an answer takes.
+func newSolvedSite(t *testing.T, s *solver, wait time.Duration) *site {
 	t.Helper()
 	conn := serve(t, func(to *rpc.Server) {
 		condav1.RegisterCondaServiceServer(to, s)
 		testkit.LetIn(to, "gateway")
 	})
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
-		d.Conda, d.CondaSolveWait = condav1.NewCondaServiceClient(conn), 100*time.Millisecond
+		d.Conda, d.CondaSolveWait = condav1.NewCondaServiceClient(conn), wait
 	})
 }
 
@@ -82,7 +83,7 @@ func impossible(change func(*containerv1.ContainerRequest)) *containerv1.Contain
 func TestWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: conflict("needs")}
-	s := newSolvedSite(t, conda)
+	s := newSolvedSite(t, conda, time.Minute)
 	_, err := s.ask(t, as("bob", impossible(func(*containerv1.ContainerRequest) {})))
 	if e, ok := fault.As(err); !ok || !errors.Is(err, fault.Invalid) || e.Public != whyNot {
 		t.Errorf("got %v", err)
@@ -120,7 +121,11 @@ func TestWhatMayBeIsBuilt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newSolvedSite(t, &solver{answer: answer})
+			wait := time.Minute
+			if name == "slow" {
+				wait = 10 * time.Millisecond
+			}
+			s := newSolvedSite(t, &solver{answer: answer}, wait)
 			_, err := s.ask(t, impossible(func(*containerv1.ContainerRequest) {}))
 			if e, ok := fault.As(err); ok && (e.Public == whyNot || !strings.Contains(e.Public, "docker.io")) {
 				t.Errorf("got %v", err)
@@ -133,7 +138,7 @@ func TestWhatMayBeIsBuilt(t *testing.T) {
 func TestWhatIsNotSolved(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: conflict("needs")}
-	s := newSolvedSite(t, conda)
+	s := newSolvedSite(t, conda, time.Minute)
 	s.must(t, s.conda("samtools=1.20", "htslib=1.17")) // with an image of its own that installs
 	s.must(t, from(s.image))
 	if len(conda.asked) != 0 {
