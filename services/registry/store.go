@@ -3,15 +3,18 @@ package registry
 import (
 	"crypto/rand"
 	"crypto/subtle"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
+	"github.com/olareg/olareg/types"
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/upstream"
@@ -60,7 +63,14 @@ func NewStore(dir string, login upstream.Login) *Store {
 }
 
 // Close ends it; what it holds is on disk.
-func (s *Store) Close() error { return s.registry.Close() }
+func (s *Store) Close() error {
+	err := s.registry.Close()
+	if each, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it is joined by the library, and wrapped by nobody
+		// A repository that was asked for and never pushed to is not there.
+		return errors.Join(slices.DeleteFunc(slices.Clone(each.Unwrap()), func(err error) bool { return errors.Is(err, types.ErrNotFound) })...)
+	}
+	return err
+}
 
 // ServeHTTP answers the distribution API.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -40,6 +40,9 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 		if _, err := remote.Head(ref); err == nil {
 			t.Error("anybody can pull")
 		}
+		if _, err := remote.Head(ref.Context().Registry.Repo("builds", "never-pushed").Tag("1"), login); err == nil {
+			t.Error("an image is there that nobody pushed")
+		}
 		if got, err := remote.Head(ref, login); err != nil || got.Digest != want {
 			t.Errorf("restarted=%v: %v, %v", restarted, got, err)
 		}
