@@ -146,23 +146,11 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	var value any = e.Want + "\n"
 	if !strings.HasPrefix(kind, "text/") {
 		kind = "application/json"
-		var canned any
-		if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
+		answer, known, err := answerOf(e)
+		if err != nil || !known {
 			return err
 		}
-		if e.Answered != "" {
-			if err := json.Unmarshal([]byte(e.Answered), &canned); err != nil {
-				return err
-			}
-		}
-		if m, ok := canned.(map[string]any); ok && len(m) == 1 && !sameMembers(m, value) {
-			for _, canned = range m { // response_body
-			}
-		}
-		var known bool
-		if value, known = settle(value, canned); !known {
-			return nil
-		}
+		value = answer
 	}
 	media := response.Content.Get(kind)
 	if media == nil {
@@ -176,6 +164,26 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	}
 	add(media, e, value)
 	return nil
+}
+
+// answerOf is an example's answer, with the canned values where it has wildcards; known
+// is false where there is a wildcard more.
+func answerOf(e contracttest.Example) (value any, known bool, err error) {
+	if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
+		return nil, false, err
+	}
+	var canned any
+	if e.Answered != "" {
+		if err := json.Unmarshal([]byte(e.Answered), &canned); err != nil {
+			return nil, false, err
+		}
+	}
+	if m, ok := canned.(map[string]any); ok && len(m) == 1 && !sameMembers(m, value) {
+		for _, canned = range m { // response_body
+		}
+	}
+	value, known = settle(value, canned)
+	return value, known, nil
 }
 
 func sameMembers(m map[string]any, value any) bool {
@@ -221,20 +229,26 @@ func settle(want, canned any) (any, bool) {
 	return want, known
 }
 
+// bare is a kind of content without an example; false when there is none.
+func bare(c openapi3.Content) (kind string, some bool) {
+	for kind, m := range c {
+		if len(m.Examples) == 0 && m.Example == nil {
+			return kind, true
+		}
+	}
+	return "", false
+}
+
 // lacks says which request or response of an operation has no example.
 func lacks(op *openapi3.Operation) error {
 	if op.RequestBody != nil {
-		for kind, m := range op.RequestBody.Value.Content {
-			if len(m.Examples) == 0 && m.Example == nil {
-				return fmt.Errorf("there is no example of a request in %s", kind)
-			}
+		if kind, some := bare(op.RequestBody.Value.Content); some {
+			return fmt.Errorf("there is no example of a request in %s", kind)
 		}
 	}
 	for code, r := range op.Responses.Map() {
-		for kind, m := range r.Value.Content {
-			if len(m.Examples) == 0 && m.Example == nil {
-				return fmt.Errorf("there is no example of the answer %s in %s", code, kind)
-			}
+		if kind, some := bare(r.Value.Content); some {
+			return fmt.Errorf("there is no example of the answer %s in %s", code, kind)
 		}
 	}
 	if op.Responses.Value("200") == nil && op.Responses.Value("204") == nil && op.Responses.Value("303") == nil {

@@ -89,32 +89,27 @@ func spare(role, room string) bool {
 // shape checks that the chosen roles and the settings make a whole: a process
 // that plays only some roles shares its database, Redis and NATS with others.
 func shape(c config.Config, chosen []role) error {
-	var problems []string
-	some := len(chosen) < len(roles())
+	if len(chosen) == len(roles()) {
+		return nil
+	}
 	playing := func(room string) bool {
 		return slices.ContainsFunc(chosen, func(r role) bool { return r.name == room })
 	}
+	var problems []string
 	for _, r := range chosen {
 		for _, room := range r.need.rooms {
 			if !playing(room) && addressOf(c, room) == "" && !spare(r.name, room) {
 				problems = append(problems, fmt.Sprintf("the role %s calls the role %s: set %s_addr, or play it here too", r.name, room, room))
 			}
 		}
-		for _, dep := range []struct {
-			needed   bool
-			key, url string
-		}{
-			{r.need.sql, "database_url", c.DatabaseURL}, {r.need.redis, "redis_url", c.RedisURL}, {r.need.bus, "nats_url", c.NATSURL},
-		} {
-			if some && dep.needed && dep.url == "" {
-				problems = append(problems, fmt.Sprintf("the role %s shares its data with other processes: set %s", r.name, dep.key))
-			}
+		for _, key := range r.unshared(c) {
+			problems = append(problems, fmt.Sprintf("the role %s shares its data with other processes: set %s", r.name, key))
 		}
 	}
-	if some && playing("platform") && c.AdminTokenFile == "" {
+	if playing("platform") && c.AdminTokenFile == "" {
 		problems = append(problems, "the role platform needs admin_token_file when it does not play all roles")
 	}
-	if some && !config.IsLoopback(c.GRPCAddr) && c.RPCCertFile == "" && c.RPCSecretFile == "" {
+	if !config.IsLoopback(c.GRPCAddr) && c.RPCCertFile == "" && c.RPCSecretFile == "" {
 		problems = append(problems, "grpc_addr is reachable from outside: set rpc_cert_file (with rpc_key_file, rpc_ca_file) or rpc_secret_file")
 	}
 	if len(problems) > 0 {
@@ -122,4 +117,20 @@ func shape(c config.Config, chosen []role) error {
 		return fmt.Errorf("%s", strings.Join(slices.Compact(problems), "\n"))
 	}
 	return nil
+}
+
+// unshared are the settings of servers that a role needs, and that are not set.
+func (r role) unshared(c config.Config) []string {
+	var keys []string
+	for _, server := range []struct {
+		needed   bool
+		key, url string
+	}{
+		{r.need.sql, "database_url", c.DatabaseURL}, {r.need.redis, "redis_url", c.RedisURL}, {r.need.bus, "nats_url", c.NATSURL},
+	} {
+		if server.needed && server.url == "" {
+			keys = append(keys, server.key)
+		}
+	}
+	return keys
 }

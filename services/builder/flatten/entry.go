@@ -156,30 +156,28 @@ func seconds(t time.Time) time.Time {
 func xattrs(records map[string]string) map[string]string {
 	const schily, libarchive = "SCHILY.xattr.", "LIBARCHIVE.xattr."
 	var out map[string]string
-	keep := func(name, value string) {
-		space, _, _ := strings.Cut(name, ".")
-		if space != "user" && space != "security" && space != "trusted" || strings.HasPrefix(name, "trusted.overlay.") {
-			return
+	for key, value := range records {
+		name, isPlain := strings.CutPrefix(key, schily)
+		if coded, ok := strings.CutPrefix(key, libarchive); ok && records[schily+coded] == "" {
+			raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "="))
+			name, value, isPlain = coded, string(raw), err == nil
 		}
-		if strings.ContainsAny(name, "=\x00") || len(name) > maxName || len(value) > math.MaxUint16 {
-			return
+		if !isPlain || !keepsXattr(name, value) {
+			continue
 		}
 		if out == nil {
 			out = map[string]string{}
 		}
 		out[schily+name] = value
 	}
-	for key, value := range records {
-		if name, ok := strings.CutPrefix(key, libarchive); ok && records[schily+name] == "" {
-			if raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(value, "=")); err == nil {
-				keep(name, string(raw))
-			}
-		}
-		if name, ok := strings.CutPrefix(key, schily); ok {
-			keep(name, value)
-		}
-	}
 	return out
+}
+
+// keepsXattr says whether squashfs can keep an attribute, and an image should.
+func keepsXattr(name, value string) bool {
+	space, _, _ := strings.Cut(name, ".")
+	return (space == "user" || space == "security" || space == "trusted") && !strings.HasPrefix(name, "trusted.overlay.") &&
+		!strings.ContainsAny(name, "=\x00") && len(name) <= maxName && len(value) <= math.MaxUint16
 }
 
 // quoted shows a name from outside.

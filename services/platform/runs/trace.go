@@ -59,30 +59,39 @@ func (s *Service) announce(ctx context.Context, p orgs.Principal, body object) (
 	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.Space.ID(), p.Space.Personal); err != nil {
 		return "", err
 	}
-	for n := range 1000 {
+	if given != "" {
 		w.id = given
-		if given == "" {
-			w.id = derivedID(w, n)
+		_, isIt, err := s.insertOrFind(ctx, w)
+		if err == nil && !isIt {
+			err = fault.Conflict.Newf("The id %s belongs to another run", given)
 		}
-		made, err := s.store.insertWorkflow(ctx, w)
-		if err != nil {
-			return "", fmt.Errorf("writing the run %s: %w", w.id, err)
-		}
-		if made {
-			return w.id, nil
-		}
-		same, err := s.store.workflow(ctx, p.Space, w.id)
-		if err != nil {
-			return "", fmt.Errorf("reading the run %s: %w", w.id, err)
-		}
-		if same.userID == p.User.ID && same.sessionID == w.sessionID && same.runName == w.runName && (given != "" || same.status == statusSubmitted) {
-			return w.id, nil
-		}
-		if given != "" {
-			return "", fault.Conflict.Newf("The id %s belongs to another run", given)
+		return given, err
+	}
+	for n := range 1000 {
+		w.id = derivedID(w, n)
+		status, isIt, err := s.insertOrFind(ctx, w)
+		if err != nil || isIt && status == statusSubmitted {
+			return w.id, err
 		}
 	}
 	return "", fault.Conflict.Newf("There are too many runs of that name in the session")
+}
+
+// insertOrFind writes a run unless its id is taken. status is that of the run which
+// has the id now; isIt says whether that is the same user's, of the same session and name.
+func (s *Service) insertOrFind(ctx context.Context, w workflow) (status string, isIt bool, err error) {
+	made, err := s.store.insertWorkflow(ctx, w)
+	if err != nil {
+		return "", false, fmt.Errorf("writing the run %s: %w", w.id, err)
+	}
+	if made {
+		return w.status, true, nil
+	}
+	have, err := s.store.workflow(ctx, w.space, w.id)
+	if err != nil {
+		return "", false, fmt.Errorf("reading the run %s: %w", w.id, err)
+	}
+	return have.status, have.userID == w.userID && have.sessionID == w.sessionID && have.runName == w.runName, nil
 }
 
 // derivedID is the id of the n-th run of a name in a session of a user.
