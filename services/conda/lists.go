@@ -62,17 +62,18 @@ func (s *Service) lists(ctx context.Context, who caller.ID, channels []channel.C
 // access answers how a caller reads a channel: with a login of the provider conda that
 // they keep at the platform, else as everybody does.
 func (s *Service) access(ctx context.Context, who caller.ID, c channel.Channel) (channel.Access, error) {
+	public := channel.Access{Client: client(ctx, who)}
 	at, err := url.Parse(c.URL)
 	if who.IsAnonymous() || err != nil {
-		return channel.Access{}, err
+		return public, err
 	}
 	known, err := s.deps.Keychain.Access(ctx, who, "conda", at.Host+at.Path)
 	if err != nil || known.Login.Password == "" {
-		return channel.Access{}, err
+		return public, err
 	}
 	sum := sha256.Sum256([]byte(known.Login.Username + "\n" + known.Login.Password))
 	return channel.Access{
-		Scope: who.String() + " " + hex.EncodeToString(sum[:8]), Username: known.Login.Username, Password: known.Login.Password,
+		Client: public.Client, Scope: who.String() + " " + hex.EncodeToString(sum[:8]), Username: known.Login.Username, Password: known.Login.Password,
 	}, nil
 }
 

@@ -64,10 +64,18 @@ func (s *Service) identify(ctx context.Context, claim caller.Claim) (caller.ID, 
 		return caller.ID{}, err
 	}
 	id := caller.Of(who)
-	owner, limit := rpc.CallFrom(ctx).Client(), s.deps.RequestsAnonymous
+	limit := s.deps.RequestsAnonymous
 	if !id.IsAnonymous() {
-		owner, limit = "user:"+id.User(), s.deps.RequestsUser
+		limit = s.deps.RequestsUser
 	}
-	_, err = s.deps.Limiter.Charge(ctx, "requests", owner, limit, 1)
+	_, err = s.deps.Limiter.Charge(ctx, "requests", client(ctx, id), limit, 1)
 	return id, err
+}
+
+// client is whose shares a call takes: a user's or an address's.
+func client(ctx context.Context, who caller.ID) string {
+	if who.IsAnonymous() {
+		return rpc.CallFrom(ctx).Client()
+	}
+	return "user:" + who.User()
 }

@@ -20,3 +20,25 @@ func (s *Store) Settle() {
 		<-wait
 	}
 }
+
+// Entries is how many indexes are remembered.
+func (s *Store) Entries() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.entries)
+}
+
+// Remembers says whether one of a channel is.
+func (s *Store) Remembers(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.entries {
+		if s.entries[k].channel.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Remember bounds how many indexes are remembered.
+func (s *Store) Remember(most int) { s.most = most }

@@ -29,9 +29,10 @@ const (
 type fetch struct {
 	store  *Store
 	access Access
-	base   string // the channel's, or a mirror's, URL
-	subdir string
-	path   string
+	// channel is its URL, base that or a mirror's.
+	channel, base string
+	subdir        string
+	path          string
 	// known is the index that there is; nil for none.
 	known *index.Index
 	// fresh is for how long the channel says that its answer is good.

@@ -21,6 +21,9 @@ import (
 type Access struct {
 	// Scope tells callers apart; "" is everybody.
 	Scope string
+	// Client is who asks, and whose share of what is fetched at a time it is: a user or
+	// an address.
+	Client string
 	// Username says how Password is shown: as "bearer" token, as a "token" in the path
 	// (/t/<token>/), else both as HTTP basic.
 	Username, Password string
@@ -35,6 +38,10 @@ func NewClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
 		// The address that led here may hold a token.
 		req.Header.Del("Referer")
+		if req.URL.Host != via[0].URL.Host {
+			// Elsewhere is also another port, and a name below this one.
+			req.Header.Del("Authorization")
+		}
 		switch {
 		case len(via) > limits.Redirects:
 			return errors.New("there are too many redirects")
@@ -60,8 +67,10 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	if err != nil {
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.at(u), nil)
+	within, end := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(within, http.MethodGet, f.at(u), nil)
 	if err != nil {
+		end(err)
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
 	}
 	f.login(req)
@@ -74,8 +83,10 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	}
 	resp, err := f.store.http.Do(req)
 	if err != nil {
+		end(err)
 		return nil, unreachable(ctx, u.Host, err)
 	}
+	resp.Body = pace(within, end, resp.Body)
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
@@ -84,9 +95,10 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	return nil, refused(u.Host, resp)
 }
 
-// own says whether a URL is at the channel's own host: no other gets the login.
+// own says whether a URL is at the channel's own host: no other gets the login, and no
+// mirror does, which the login's owner did not name.
 func (f *fetch) own(u *url.URL) bool {
-	base, err := url.Parse(f.base)
+	base, err := url.Parse(f.channel)
 	return err == nil && base.Scheme == u.Scheme && base.Host == u.Host
 }
 

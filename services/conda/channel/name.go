@@ -119,13 +119,16 @@ func parse(address string) (*url.URL, error) {
 		return nil, errors.New("it is malformed")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "":
 		return nil, errors.New("it must be http(s)://host/path")
-	case u.User != nil || strings.HasPrefix(u.Path, "/t/"):
+	case u.User != nil:
 		return nil, errors.New("it holds a login; keep that at the platform, as credentials of the provider conda")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("it must have no query")
 	}
 	u.Host = strings.ToLower(u.Host)
-	return u.JoinPath(), nil
+	if u = u.JoinPath(); strings.HasPrefix(u.Path, "/t/") {
+		return nil, errors.New("it holds a login; keep that at the platform, as credentials of the provider conda")
+	}
+	return u, nil
 }
 
 // isShort says whether a text is a channel's name: conda-forge, or pkgs/main.

@@ -19,17 +19,13 @@ import (
 // Run fetches what is asked for, and keeps it fresh, until ctx ends.
 func (s *Store) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for range limits.ChannelsAtOnce {
-		group.Go(func() error {
-			for {
-				select {
-				case <-ctx.Done():
-					return nil
-				case e := <-s.work:
-					s.update(ctx, e)
-				}
-			}
-		})
+	for _, q := range []*queue{s.shared, s.others} {
+		for range limits.ChannelsAtOnce {
+			group.Go(func() error {
+				s.work(ctx, q)
+				return nil
+			})
+		}
 	}
 	group.Go(func() error {
 		tick := time.NewTicker(time.Minute)
@@ -53,7 +49,7 @@ func (s *Store) beginDue() {
 	now := s.now()
 	for _, e := range s.entries {
 		if e.fetching == nil && !now.Before(e.due) && e.index != nil && now.Sub(e.used) < limits.ChannelUnused {
-			s.begin(e)
+			_ = s.begin(e, e.access.Client) // whose queue is full has it tried again in a minute
 		}
 	}
 }
@@ -62,7 +58,7 @@ func (s *Store) beginDue() {
 // went.
 func (s *Store) update(ctx context.Context, e *entry) {
 	s.mu.Lock()
-	f := &fetch{store: s, access: e.access, subdir: e.key.subdir, path: e.path, known: e.index}
+	f := &fetch{store: s, access: e.access, channel: e.channel.URL, subdir: e.key.subdir, path: e.path, known: e.index}
 	s.mu.Unlock()
 	start := s.now()
 	err := s.try(ctx, f, e.channel)
@@ -115,6 +111,7 @@ func (s *Store) settle(e *entry, f *fetch, x *index.Index, err error) {
 	switch {
 	case err == nil:
 		e.index, e.checked, e.due, e.failure, e.absent = x, now, now.Add(fresh), nil, false
+		s.trim(e)
 	case errors.Is(err, errUnchanged):
 		e.checked, e.due, e.failure = now, now.Add(fresh), nil
 		err = os.Chtimes(e.path, now, now)
@@ -124,6 +121,13 @@ func (s *Store) settle(e *entry, f *fetch, x *index.Index, err error) {
 	case errors.Is(err, errAbsent) && e.index == nil:
 		e.checked, e.due, e.failure, e.absent = now, now.Add(fresh), nil, true
 	default:
+		if e.key.scope != "" && errors.Is(err, fault.Denied) {
+			// The login was good once; what it showed is not the caller's any more.
+			e.index = nil
+			if err := os.Remove(e.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				s.log.Warn("An index could not be removed", "err", err)
+			}
+		}
 		e.failure, e.due = failure(err), now.Add(patience(err))
 	}
 	close(e.fetching)
@@ -149,8 +153,8 @@ func patience(err error) time.Duration {
 	return limits.ChannelRetry
 }
 
-// prune removes the indexes that were used longest ago, as long as all take too much.
-// Whoever reads one goes on.
+// prune removes the indexes that were used longest ago, as long as all take too much:
+// those that are everybody's last. Whoever reads one goes on.
 func (s *Store) prune() {
 	if s.size == 0 {
 		return
@@ -166,9 +170,10 @@ func (s *Store) prune() {
 		held[e.path] = e
 	}
 	type file struct {
-		path string
-		size int64
-		used time.Time
+		path   string
+		size   int64
+		used   time.Time
+		shared bool
 	}
 	var all []file
 	var total int64
@@ -177,14 +182,21 @@ func (s *Store) prune() {
 		if err != nil {
 			continue
 		}
-		used := st.ModTime()
+		f := file{path: path, size: st.Size(), used: st.ModTime()}
 		if e, ok := held[path]; ok {
-			used = e.used
+			f.used, f.shared = e.used, s.isShared(e)
 		}
-		all = append(all, file{path, st.Size(), used})
+		all = append(all, f)
 		total += st.Size()
 	}
-	slices.SortFunc(all, func(a, b file) int { return a.used.Compare(b.used) })
+	slices.SortFunc(all, func(a, b file) int {
+		if a.shared != b.shared && a.shared {
+			return 1
+		} else if a.shared != b.shared {
+			return -1
+		}
+		return a.used.Compare(b.used)
+	})
 	for _, f := range all {
 		if total <= s.size {
 			return

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,10 +61,12 @@ type Store struct {
 
 	mu      sync.Mutex
 	entries map[key]*entry
+	// most is how many there may be.
+	most int
 	// answered is when a channel last did, for Ready.
 	answered time.Time
-	// work are the entries that are to be fetched.
-	work chan *entry
+	// shared and others are what is to be fetched; see queue.
+	shared, others *queue
 }
 
 // key tells indexes apart.
@@ -84,8 +87,11 @@ type entry struct {
 	failure error
 	// absent is set when the channel has nothing for the platform.
 	absent bool
-	// fetching is closed when the fetch that goes on has ended; nil when none does.
+	// fetching is closed when the fetch that goes on has ended; nil when none does. clients
+	// are those who want it, first who did first, and waits says that it has not begun.
 	fetching chan struct{}
+	clients  []string
+	waits    bool
 }
 
 // New opens a store. What an earlier process left half-written is removed.
@@ -95,7 +101,7 @@ func New(o Options) (*Store, error) {
 	}
 	s := &Store{
 		Names: o.Names, dir: o.Dir, size: o.Size, refresh: o.Refresh, http: o.Client, log: o.Log, now: o.Now,
-		entries: map[key]*entry{}, work: make(chan *entry, limits.ChannelsKnown),
+		entries: map[key]*entry{}, most: limits.ChannelsKnown, shared: newQueue(), others: newQueue(),
 	}
 	left, err := filepath.Glob(filepath.Join(o.Dir, ".new-*"))
 	if err != nil {
@@ -132,7 +138,7 @@ func (s *Store) Get(ctx context.Context, c Channel, subdir string, a Access) (St
 	ctx, cancel := context.WithTimeout(ctx, limits.ChannelWait)
 	defer cancel()
 	for {
-		state, wait, err := s.look(e)
+		state, wait, err := s.look(e, a.Client)
 		if wait == nil {
 			return state, err
 		}
@@ -145,13 +151,17 @@ func (s *Store) Get(ctx context.Context, c Channel, subdir string, a Access) (St
 }
 
 // look answers what is there, or what to wait for.
-func (s *Store) look(e *entry) (State, <-chan struct{}, error) {
+func (s *Store) look(e *entry, client string) (State, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	e.used = now
-	if !now.Before(e.due) && e.fetching == nil {
-		s.begin(e)
+	if e.fetching != nil {
+		s.join(e, client)
+	} else if !now.Before(e.due) {
+		if err := s.begin(e, client); err != nil && e.index == nil {
+			return State{}, nil, err
+		}
 	}
 	switch {
 	case e.index != nil:
@@ -176,15 +186,6 @@ func sentence(err error) string {
 	return "The channel could not be read"
 }
 
-// begin puts an entry into the queue. The caller holds mu.
-func (s *Store) begin(e *entry) {
-	select {
-	case s.work <- e:
-		e.fetching = make(chan struct{})
-	default: // the queue is as long as there may be entries
-	}
-}
-
 // entry finds an index, on the disk where it is not known yet.
 func (s *Store) entry(c Channel, subdir string, a Access) (*entry, error) {
 	k := key{c.URL, subdir, a.Scope}
@@ -194,7 +195,7 @@ func (s *Store) entry(c Channel, subdir string, a Access) (*entry, error) {
 		e.access = a
 		return e, nil
 	}
-	if len(s.entries) >= limits.ChannelsKnown && !s.forget() {
+	if len(s.entries) >= s.most && !s.forget() {
 		return nil, fault.Unavailable.Newf("Too many channels are being read right now; try again in a moment").After(5 * time.Second)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.url, k.subdir, k.scope}, "\n")))
@@ -217,6 +218,7 @@ func (s *Store) open(e *entry) {
 	}
 	e.index, e.checked = x, st.ModTime()
 	e.due = e.checked.Add(s.refresh)
+	s.trim(e)
 	s.log.Info("An index is used that was there", "channel", e.channel.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "age", s.now().Sub(e.checked).Round(time.Second).String())
 }
 
@@ -224,12 +226,13 @@ func (e *entry) place() index.Place {
 	return index.Place{Channel: e.channel.Name, Subdir: e.key.subdir, Folder: folder(e.channel.URL, e.key.subdir)}
 }
 
-// forget drops the entry without an index that was used longest ago; false where there
-// is none to drop. The caller holds mu.
+// forget drops the entry that was used longest ago; one that has no index first, and
+// none that is everybody's. What is on the disk stays there, and is found again. False
+// where there is none to drop. The caller holds mu.
 func (s *Store) forget() bool {
 	var oldest *entry
 	for _, e := range s.entries {
-		if e.index == nil && e.fetching == nil && (oldest == nil || e.used.Before(oldest.used)) {
+		if e.fetching == nil && !s.isShared(e) && (oldest == nil || e.goesBefore(oldest)) {
 			oldest = e
 		}
 	}
@@ -237,6 +240,37 @@ func (s *Store) forget() bool {
 		delete(s.entries, oldest.key)
 	}
 	return oldest != nil
+}
+
+func (e *entry) goesBefore(o *entry) bool {
+	if (e.index == nil) != (o.index == nil) {
+		return e.index == nil
+	}
+	return e.used.Before(o.used)
+}
+
+// trim forgets entries, those used longest ago first, while the directories of all take
+// too much memory; keep stays. The caller holds mu.
+func (s *Store) trim(keep *entry) {
+	var all []*entry
+	total := 0
+	for _, e := range s.entries {
+		if e.index == nil {
+			continue
+		}
+		total += e.index.Resident()
+		if e != keep && e.fetching == nil && !s.isShared(e) {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return a.used.Compare(b.used) })
+	for _, e := range all {
+		if total <= limits.ChannelDirectories {
+			return
+		}
+		total -= e.index.Resident()
+		delete(s.entries, e.key)
+	}
 }
 
 // Known is the index that everybody may read, if it is there already; nil if not.

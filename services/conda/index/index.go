@@ -134,6 +134,9 @@ func (x *Index) Place() Place { return x.place }
 // Size is the file's, in bytes.
 func (x *Index) Size() int64 { return int64(len(x.mem)) }
 
+// Resident is what of it is in memory all the time, in bytes.
+func (x *Index) Resident() int { return len(x.names) + len(x.entries) + len(x.runTable) }
+
 // Len is how many names there are.
 func (x *Index) Len() int { return x.count }
 

@@ -99,6 +99,9 @@ func (w *Writer) id(name []byte) (uint32, error) {
 func (w *Writer) append(id uint32, parts ...[]byte) error {
 	p := &w.list[id]
 	if w.last != id {
+		if len(w.runs) == limits.ChannelRuns {
+			return fmt.Errorf("its records of one name are in more than %d places", limits.ChannelRuns)
+		}
 		n := uint32(len(w.runs))
 		w.runs = append(w.runs, linked{run{off: w.off}, none})
 		if p.first == none {

@@ -33,9 +33,16 @@ const (
 	// ChannelShardsFirst how many before the whole list is fetched instead, where
 	// somebody waits.
 	ChannelShardsAtOnce, ChannelShardsFirst = 32, 500
-	// ChannelsAtOnce is how many platform folders are fetched at a time, and
-	// ChannelsKnown how many are remembered.
-	ChannelsAtOnce, ChannelsKnown = 4, 1000
+	// ChannelsAtOnce is how many platform folders are fetched at a time of the channels
+	// that everybody uses, and again of all others; of these ChannelsOfClient for one
+	// client, for whom ChannelsWaiting may wait. ChannelsKnown is how many are remembered.
+	ChannelsAtOnce, ChannelsOfClient = 4, 2
+	ChannelsWaiting, ChannelsKnown   = 120, 1000
+	// ChannelDirectories is what the directories of all indexes take in memory, and
+	// ChannelRuns how many stretches of records of one name an index may have.
+	ChannelDirectories, ChannelRuns = 256 << 20, 2_000_000
+	// ChannelPace is how many bytes of a file must come in each ChannelStall.
+	ChannelPace, ChannelStall = 1 << 20, 30 * time.Second
 	// ChannelFetch is how long a fetch may take, ChannelWait how long a request waits for
 	// the first, and ChannelRetry how long a channel is left alone after a failure.
 	ChannelFetch = 10 * time.Minute
@@ -58,7 +65,9 @@ func channelRows() []Row {
 		{What: "versions of a Conda package that are described", Bound: n(CondaVersions), Why: "an answer is at most 4 MiB"},
 		{What: "memory of a decoder for a Conda channel", Bound: size(ChannelWindow), Why: "what compresses lists of packages takes 8 MiB"},
 		{What: "shards of a Conda channel that are fetched at a time", Bound: n(ChannelShardsAtOnce), Why: "they are small, and there are thousands; the first time more than " + n(ChannelShardsFirst) + " are missing the whole list is fetched instead"},
-		{What: "lists of packages that are fetched at a time", Bound: n(ChannelsAtOnce), Why: "each takes a processor for a second, and may take " + ChannelFetch.String() + " to come"},
+		{What: "lists of packages that are fetched at a time", Bound: n(ChannelsAtOnce) + " of channels that everybody uses, and " + n(ChannelsAtOnce) + " of others: " + n(ChannelsOfClient) + " for one client, for whom " + n(ChannelsWaiting) + " may wait", Why: "each takes a processor for a second, and may take " + ChannelFetch.String() + " to come"},
+		{What: "pace of a Conda channel", Bound: size(ChannelPace) + " in " + ChannelStall.String(), Why: "one that is slower would not come in time, and others wait for it"},
+		{What: "directories of the indexes of Conda channels, in memory", Bound: size(ChannelDirectories) + ", each of " + n(ChannelRuns) + " stretches of records of one name", Why: "conda-forge's for one platform takes 3 MiB; beyond it those that were used longest ago are read from the disk again"},
 		{What: "platform folders of Conda channels that are known", Bound: n(ChannelsKnown), Why: "anybody may name any channel"},
 		{What: "wait for a Conda channel that is fetched for the first time", Bound: ChannelWait.String(), Why: "then the request is answered 503, and the fetch goes on"},
 		{What: "rest of a Conda channel after a failure", Bound: ChannelRetry.String() + ", or what it asks for, up to 1h0m0s", Why: "what it answered is told to all who ask meanwhile"},

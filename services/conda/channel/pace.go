@@ -1,0 +1,70 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// errSlow is why a download was ended.
+var errSlow = errors.New("the channel is too slow")
+
+// paced is the body of an answer that must come at a pace: a channel that lets its
+// readers wait would keep others from being read.
+type paced struct {
+	io.ReadCloser
+	ctx context.Context //nolint:containedctx // it ends with the body
+	end context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+	came  int64
+}
+
+// pace watches over a body of a request that ends with ctx; end ends that.
+func pace(ctx context.Context, end context.CancelCauseFunc, body io.ReadCloser) *paced {
+	p := &paced{ReadCloser: body, ctx: ctx, end: end}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timer = time.AfterFunc(limits.ChannelStall, p.check)
+	return p
+}
+
+// check is called each limits.ChannelStall.
+func (p *paced) check() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.came < limits.ChannelPace {
+		p.end(errSlow)
+		return
+	}
+	p.came = 0
+	p.timer.Reset(limits.ChannelStall)
+}
+
+// Read implements io.Reader.
+func (p *paced) Read(b []byte) (int, error) {
+	n, err := p.ReadCloser.Read(b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.came += int64(n)
+	if err != nil {
+		p.timer.Stop()
+	}
+	if err != nil && errors.Is(context.Cause(p.ctx), errSlow) {
+		return n, fault.Unavailable.New("The channel's list of packages comes too slowly", err)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (p *paced) Close() error {
+	p.timer.Stop()
+	p.end(nil)
+	return p.ReadCloser.Close()
+}
