@@ -86,20 +86,34 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q query) (locks []lo
 			Specs: q.specs, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newest,
 			Names: &names{service: s, lists: lists, subdirs: []string{p.subdir, "noarch"}},
 		}
-		start := s.deps.Now()
-		solution, err := solver.SolveAnywhere(ctx, problem)
-		s.measure(err, s.deps.Now().Sub(start))
-		var conflict *solver.Conflict
-		switch {
-		case errors.As(err, &conflict):
-			refusal, err = refuse(ctx, problem, conflict)
+		solution, refusal, err := s.answer(ctx, who, problem)
+		if err != nil || refusal != nil {
 			return nil, refusal, err
-		case err != nil:
-			return nil, nil, unsolved(ctx, err)
 		}
 		locks = append(locks, lock{p, solution, lists})
 	}
 	return locks, nil, nil
+}
+
+// answer solves one problem, or says why it has no solution.
+func (s *Service) answer(ctx context.Context, who caller.ID, p solver.Problem) (*solver.Solution, *condav1.LockPackagesResponse, error) {
+	leave, err := s.solving.Enter(client(ctx, who))
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	start := s.deps.Now()
+	solution, err := solver.SolveAnywhere(ctx, p)
+	s.measure(err, s.deps.Now().Sub(start))
+	var conflict *solver.Conflict
+	switch {
+	case errors.As(err, &conflict):
+		refusal, err := refuse(ctx, p, conflict)
+		return nil, refusal, err
+	case err != nil:
+		return nil, nil, unsolved(ctx, err)
+	}
+	return solution, nil, nil
 }
 
 // unsolved says what it means that there was no answer.

@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
@@ -40,8 +41,9 @@ type Deps struct {
 // Service implements condav1.CondaServiceServer. Make it with New, then Run it.
 type Service struct {
 	condav1.UnimplementedCondaServiceServer
-	deps   Deps
-	solved *prometheus.HistogramVec
+	deps    Deps
+	solved  *prometheus.HistogramVec
+	solving *ratelimit.AtOnce
 }
 
 // New makes the service.
@@ -49,7 +51,9 @@ func New(d Deps) *Service {
 	s := &Service{deps: d, solved: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "slipway_conda_solve_seconds", Help: "Time to solve a request for one platform, by outcome: solved, unsatisfiable or failed.",
 		Buckets: []float64{.005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20},
-	}, []string{"outcome"})}
+	}, []string{"outcome"}), solving: &ratelimit.AtOnce{
+		What: "requests for Conda packages", Each: limits.CondaSolvesOfClient, All: limits.CondaSolvesAtOnce,
+	}}
 	d.Metrics.MustRegister(s.solved)
 	return s
 }

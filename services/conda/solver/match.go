@@ -16,8 +16,12 @@ type match struct {
 	reach *reach
 }
 
-// match gives what of a shelf fits a specification, which is written as text.
-func (l *library) match(at place, text string, spec conda.MatchSpec) (*match, error) {
+// often is how many records are judged before it is asked again whether to go on.
+const often = 256
+
+// match gives what of a shelf fits a specification, which is written as text. over ends
+// it.
+func (l *library) match(over func() error, at place, text string, spec conda.MatchSpec) (*match, error) {
 	known := l.matches[at]
 	if known == nil {
 		known = map[string]*match{}
@@ -31,18 +35,40 @@ func (l *library) match(at place, text string, spec conda.MatchSpec) (*match, er
 		return nil, err
 	}
 	m := &match{spec: spec, fits: make([]bool, len(p.records))}
+	if err := m.judge(over, p); err != nil {
+		return nil, err
+	}
+	const word = 300 // a want, a match and their places in maps
+	if err := l.take(word + len(text) + len(m.fits) + 2*4*len(m.matching)); err != nil {
+		return nil, err
+	}
+	known[text] = m
+	return m, nil
+}
+
+// judge holds the specification against each record.
+func (m *match) judge(over func() error, p *shelf) error {
 	of := make([]bool, len(p.versions))
 	for i, v := range p.versions {
-		of[i] = spec.Version.Match(v)
+		if i%often == 0 {
+			if err := over(); err != nil {
+				return err
+			}
+		}
+		of[i] = m.spec.Version.Match(v)
 	}
-	more := spec.AsksMore()
-	for _, i := range p.order {
-		if !of[p.version[i]] || (more && !spec.MatchRest(p.records[i])) {
+	more := m.spec.AsksMore()
+	for at, i := range p.order {
+		if at%often == 0 {
+			if err := over(); err != nil {
+				return err
+			}
+		}
+		if !of[p.version[i]] || (more && !m.spec.MatchRest(p.records[i])) {
 			continue
 		}
 		m.fits[i] = true
 		m.matching = append(m.matching, i)
 	}
-	known[text] = m
-	return m, nil
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // library is what was read for a problem, for all its searches: the request's, and
@@ -17,6 +19,17 @@ type library struct {
 	virtual []conda.Record
 	shelves map[place]*shelf
 	matches map[place]map[string]*match
+	// taken is about what it takes of memory, in bytes.
+	taken int64
+}
+
+// take counts memory that stays taken until the library is gone. fault.Invalid beyond
+// limits.CondaMemory.
+func (l *library) take(bytes int) error {
+	if l.taken += int64(bytes); l.taken > limits.CondaMemory {
+		return fault.Invalid.Newf("The request is about more packages and dependencies than can be looked at: ask for fewer packages, or for those of fewer channels")
+	}
+	return nil
 }
 
 // place is a name, and the channel that it was asked to come from; "" is by priority.
@@ -78,6 +91,9 @@ func (l *library) load(p *shelf, asked string) error {
 			return fmt.Errorf("reading the records of %s in %s: %w", p.name, c.Name, err)
 		}
 		for _, r := range all {
+			if err := l.take(sizeOf(r)); err != nil {
+				return err
+			}
 			if l.mayBe(r) {
 				p.records, p.channel = append(p.records, r), append(p.channel, int32(i))
 			}
@@ -92,6 +108,21 @@ func (l *library) load(p *shelf, asked string) error {
 // mayBe leaves out what is newer than asked for.
 func (l *library) mayBe(r *conda.Record) bool {
 	return l.problem.ExcludeNewer.IsZero() || r.Timestamp <= l.problem.ExcludeNewer.UnixMilli()
+}
+
+// sizeOf is about what a record takes of memory, in a library and in a search, in bytes.
+func sizeOf(r *conda.Record) int {
+	const (
+		record = 700 // with its variable and its places in lists
+		text   = 64  // likewise, with a word for each search of what it wants
+	)
+	size := record
+	for _, list := range [][]string{r.Depends, r.Constrains} {
+		for _, s := range list {
+			size += text + len(s)
+		}
+	}
+	return size
 }
 
 // recordsOf gives a channel's records of a name, in an order that does not depend on

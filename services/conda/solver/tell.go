@@ -93,7 +93,12 @@ func (t *teller) grow(n *node, on []string) error {
 // follow adds one dependency of those that fit, a node for each text of it.
 func (t *teller) follow(n *node, e edge, on []string) error {
 	groups, texts := map[string][]int32{}, []string(nil)
-	for _, i := range n.want.matching {
+	for at, i := range n.want.matching {
+		if at%often == 0 {
+			if err := t.over(); err != nil {
+				return err
+			}
+		}
 		r := n.want.pkg.records[i]
 		list := r.Depends
 		if e.bars {
@@ -154,13 +159,12 @@ func specText(w *want, text string) string {
 // label names a package with its versions, e.g. "samtools 1.20" or "samtools 1.18 to
 // 1.20".
 func label(p *shelf, records []int32) (name string, many bool) {
-	var at []int32
-	for _, i := range records {
-		if !slices.Contains(at, p.version[i]) {
-			at = append(at, p.version[i])
-		}
+	at := make([]int32, len(records))
+	for n, i := range records {
+		at[n] = p.version[i]
 	}
 	slices.Sort(at)
+	at = slices.Compact(at)
 	first, last := at[0], at[len(at)-1]
 	switch n := len(at); {
 	case n == 1:

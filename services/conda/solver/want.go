@@ -102,7 +102,7 @@ func (s *search) newWant(text string, spec conda.MatchSpec) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.library.match(s.place(spec.Name), text, spec)
+	m, err := s.library.match(s.over, s.place(spec.Name), text, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -253,3 +253,19 @@ func FuzzVersion(f *testing.F) {
 		}
 	})
 }
+
+// TestLongPattern: a short regular expression that stands for a long one is refused.
+func TestLongPattern(t *testing.T) {
+	t.Parallel()
+	for text, good := range map[string]bool{
+		`^py3[0-9]+_.*$`:                            true,
+		`^(cuda|cpu)_h[0-9a-f]{7}_[0-9]+$`:          true,
+		`^` + strings.Repeat(`\pL{1000}`, 20) + `$`: false,
+		`^` + strings.Repeat(`a{1000}`, 30) + `$`:   false,
+		`^(((a{0,10}){0,10}){0,9})(.{999}){1}$`:     false,
+	} {
+		if _, err := conda.ParsePattern(text); (err == nil) != good {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

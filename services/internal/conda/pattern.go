@@ -1,7 +1,9 @@
 package conda
 
 import (
+	"errors"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 
 	"slipway.dev/services/internal/fault"
@@ -25,13 +27,34 @@ func ParsePattern(text string) (Pattern, error) {
 	}
 	p := Pattern{text: text}
 	if strings.HasPrefix(text, "^") && strings.HasSuffix(text, "$") {
-		re, err := regexp.Compile(text)
+		parsed, err := syntax.Parse(text, syntax.Perl)
+		if err == nil && steps(parsed) > limits.CondaPatternSteps {
+			err = errLong
+		}
+		if err == nil {
+			p.re, err = regexp.Compile(text)
+		}
 		if err != nil {
 			return Pattern{}, fault.Invalid.New("The regular expression "+clip(text)+" cannot be read", err)
 		}
-		p.re = re
 	}
 	return p, nil
+}
+
+// errLong says that a short regular expression stands for a long one.
+var errLong = errors.New("it repeats too much")
+
+// steps is about how long the program is that a regular expression stands for: what it
+// repeats is written out.
+func steps(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)/2
+	for _, sub := range re.Sub {
+		n += steps(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= 1 + max(re.Min, re.Max)
+	}
+	return n
 }
 
 // String is the pattern as written; "" fits every text.

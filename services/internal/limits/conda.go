@@ -14,14 +14,20 @@ const (
 	// CondaParentheses how deep they may stand in each other.
 	CondaConstraints = 256
 	CondaParentheses = 20
-	// CondaPattern is how long a glob or regular expression may be, in bytes.
-	CondaPattern = 256
+	// CondaPattern is how long a glob or regular expression may be, in bytes, and
+	// CondaPatternSteps about how long with what it repeats written out.
+	CondaPattern, CondaPatternSteps = 256, 4000
 	// CondaSpecs is how many packages one request may name.
 	CondaSpecs = 1000
 	// CondaSolve is how long one solve may take, and CondaLearnt how much it may learn,
 	// in literals of 4 bytes.
 	CondaSolve  = 20 * time.Second
 	CondaLearnt = 16 << 20
+	// CondaMemory is about what the records and dependencies may take that one solve
+	// looks at, in bytes.
+	CondaMemory = 256 << 20
+	// CondaSolvesOfClient and CondaSolvesAtOnce are how many requests are solved at a time.
+	CondaSolvesOfClient, CondaSolvesAtOnce = 4, 16
 	// CondaExplain is how long the smallest reason is looked for why a request cannot be,
 	// CondaSuggest how long for what could be instead, with at most CondaTries solves.
 	CondaExplain = 3 * time.Second
@@ -37,11 +43,12 @@ func condaRows() []Row {
 		{What: "Conda package specification", Bound: size(CondaSpec), Why: "the longest of 22,500 records of conda-forge has 120 characters"},
 		{What: "bounds of the version in a Conda specification", Bound: fmt.Sprintf("%d, in %d parentheses", CondaConstraints, CondaParentheses), Why: asks},
 		{What: "Conda packages that a request names", Bound: fmt.Sprint(CondaSpecs), Why: asks},
-		{What: "solving a request for Conda packages", Bound: fmt.Sprintf("%s, %s learnt", CondaSolve, size(4*CondaLearnt)), Why: "what is asked may be as hard as any puzzle"},
+		{What: "requests for Conda packages that are solved at a time", Bound: fmt.Sprintf("%d, %d of one client", CondaSolvesAtOnce, CondaSolvesOfClient), Why: "each may take a processor, and its memory, for as long as it may take"},
+		{What: "solving a request for Conda packages", Bound: fmt.Sprintf("%s, %s learnt, records of %s", CondaSolve, size(4*CondaLearnt), size(CondaMemory)), Why: "what is asked may be as hard as any puzzle"},
 		{
 			What: "explaining why a Conda request cannot be, and what could be instead", Bound: fmt.Sprintf("%s, %s and %d solves", CondaExplain, CondaSuggest, CondaTries),
 			Why: "each step is a solve; after that the reason is longer than it need be",
 		},
-		{What: "glob or regular expression in a Conda specification", Bound: size(CondaPattern), Why: asks},
+		{What: "glob or regular expression in a Conda specification", Bound: fmt.Sprintf("%s, %d steps", size(CondaPattern), CondaPatternSteps), Why: asks},
 	}, condaFileRows()...)
 }

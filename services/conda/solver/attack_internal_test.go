@@ -1,0 +1,94 @@
+package solver
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// hostile is a channel that was made to take memory.
+type hostile map[string][]conda.Record
+
+func (h hostile) Records(name string) ([]conda.Record, error) { return h[name], nil }
+
+// many are records of b, which differ in their builds.
+func many(n int) []conda.Record {
+	out := make([]conda.Record, n)
+	for i := range out {
+		build := fmt.Sprintf("%s%d", strings.Repeat("a", 240), i)
+		out[i] = conda.Record{Name: "b", Version: "1", Build: build, FileName: "b-1-" + build + ".conda", Channel: "c", Subdir: "noarch"}
+	}
+	return out
+}
+
+func asking(depends ...string) conda.Record {
+	return conda.Record{Name: "a", Version: "1", Build: "0", FileName: "a-1-0.conda", Channel: "c", Subdir: "noarch", Depends: depends}
+}
+
+// TestHostileDependencies: a package that needs another one in ten thousand ways, each
+// of which fits all its records, is refused before that takes much memory.
+func TestHostileDependencies(t *testing.T) {
+	t.Parallel()
+	var depends []string
+	for i := range 10_000 {
+		depends = append(depends, fmt.Sprintf("b >=0.%d", i))
+	}
+	p := Problem{
+		Specs:    []conda.MatchSpec{{Name: "a"}},
+		Channels: []Channel{{Name: "c", Sources: []Source{hostile{"a": {asking(depends...)}, "b": many(20_000)}}}},
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Solve(t.Context(), p)
+	runtime.ReadMemStats(&after)
+	if !errors.Is(err, fault.Invalid) {
+		t.Errorf("got %v", err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 4*limits.CondaMemory {
+		t.Errorf("it took %d MB", n>>20)
+	}
+}
+
+// TestHostilePattern: a dependency that takes long to hold against each record ends
+// with its caller.
+func TestHostilePattern(t *testing.T) {
+	t.Parallel()
+	p := Problem{
+		Specs: []conda.MatchSpec{{Name: "a"}},
+		Channels: []Channel{{Name: "c", Sources: []Source{hostile{
+			"a": {asking(`b[build="^((a?){10}){10}b$"]`)}, "b": many(20_000),
+		}}}},
+	}
+	s := newSearch(t.Context(), newLibrary(&p), p.Specs)
+	asked, errEnough := 0, errors.New("enough")
+	s.over = func() error {
+		if asked++; asked > 20 {
+			return errEnough
+		}
+		return nil
+	}
+	start := time.Now()
+	if err := s.solve(); !errors.Is(err, errEnough) {
+		t.Errorf("got %v after %v", err, time.Since(start))
+	}
+}
+
+// TestHonestMemory: what the packages of an environment take is far from the bound.
+func TestHonestMemory(t *testing.T) {
+	t.Parallel()
+	p := Problem{Specs: []conda.MatchSpec{{Name: "b"}}, Channels: []Channel{{Name: "c", Sources: []Source{hostile{"b": many(5000)}}}}}
+	l := newLibrary(&p)
+	if err := newSearch(t.Context(), l, p.Specs).solve(); err != nil {
+		t.Fatal(err)
+	}
+	if l.taken == 0 || l.taken > limits.CondaMemory/20 {
+		t.Errorf("5,000 records took %d of %d", l.taken, int64(limits.CondaMemory))
+	}
+}
