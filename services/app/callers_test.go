@@ -32,6 +32,8 @@ func internalCalls() map[string][]string {
 	return map[string][]string{
 		"slipway.build.v1.BuildService/SubmitBuild":          {"container"},
 		"slipway.build.v1.BuildService/CancelBuild":          {"container"},
+		"slipway.build.v1.BuildService/LocateBuild":          {"container"},
+		"slipway.build.v1.BuildService/DescribeBuild":        {"container", "gateway"},
 		"slipway.build.v1.BuildService/AwaitBuild":           {"container", "registry"},
 		"slipway.build.v1.WorkService/TakeJob":               {"builder"},
 		"slipway.build.v1.WorkService/GetContext":            {"builder"},

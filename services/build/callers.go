@@ -14,7 +14,6 @@ func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			buildv1.BuildService_ListBuilds_FullMethodName,
-			buildv1.BuildService_DescribeBuild_FullMethodName,
 			buildv1.BuildService_GetBuildStatus_FullMethodName,
 			buildv1.BuildService_GetBuildLock_FullMethodName,
 			buildv1.BuildService_StreamLogs_FullMethodName,
@@ -22,6 +21,10 @@ func Callers() rpc.Callers {
 		{Roles: []string{"container"}, Calls: []string{
 			buildv1.BuildService_SubmitBuild_FullMethodName,
 			buildv1.BuildService_CancelBuild_FullMethodName,
+			buildv1.BuildService_LocateBuild_FullMethodName,
+		}},
+		{Roles: []string{"gateway", "container"}, Calls: []string{
+			buildv1.BuildService_DescribeBuild_FullMethodName,
 		}},
 		{Roles: []string{"container", "registry"}, Calls: []string{
 			buildv1.BuildService_AwaitBuild_FullMethodName,

@@ -38,9 +38,10 @@ func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatu
 	if err != nil {
 		return nil, err
 	}
-	b := describe(rec)
+	b := s.describe(rec)
 	return &buildv1.GetBuildStatusResponse{
-		Id: b.BuildId, Status: b.Status, StartTime: b.GetStartTime(), Duration: b.Duration, Succeeded: b.Succeeded, Reason: b.Reason,
+		Id: b.BuildId, Status: b.Status, StartTime: b.GetStartTime(), Duration: b.Duration, Succeeded: b.Succeeded,
+		Reason: b.Reason, Message: b.Message,
 	}, nil
 }
 
@@ -50,19 +51,37 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 	if err != nil {
 		return nil, err
 	}
-	b, recipe := describe(rec), rec.request.GetRecipe()
+	b, recipe := s.describe(rec), rec.request.GetRecipe()
 	b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
 	b.CondaFile = rpc.Optional(recipe.GetCondaFile())
 	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
 	return &buildv1.DescribeBuildResponse{Build: b}, nil
 }
 
+// LocateBuild returns where the image of a build is, or will be.
+func (s *Service) LocateBuild(ctx context.Context, req *buildv1.LocateBuildRequest) (*buildv1.LocateBuildResponse, error) {
+	rec, err := s.read(ctx, req.GetBuildId())
+	if err != nil {
+		return nil, err
+	}
+	recipe, now := rec.request.GetRecipe(), outcome(rec)
+	return &buildv1.LocateBuildResponse{
+		Target: rec.request.GetTarget(), Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
+		Frozen: recipe.GetConfig() != nil || recipe.GetEngine() == engineFreeze || recipe.GetEngine() == engineSif,
+		Scope:  rec.request.GetScope(), Identity: rec.request.GetIdentity(),
+		State: now.GetState(), Reason: rec.reason, Message: rec.message,
+	}, nil
+}
+
 // describe is what every face shows of a build.
-func describe(r record) *buildv1.Build {
+func (s *Service) describe(r record) *buildv1.Build {
 	b := &buildv1.Build{
 		BuildId: proto.String(r.id), Status: proto.String("PENDING"),
 		TargetImage: proto.String(nameOf(r.request)), Platform: rpc.Optional(r.request.GetRecipe().GetPlatform()),
 		StartTime: timestamppb.New(r.created),
+	}
+	if t := r.request.GetTarget(); s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository()) {
+		b.Served = proto.Bool(true)
 	}
 	if id := r.request.GetIdentity(); id != nil {
 		b.UserId = proto.Float64(float64(id.GetUserId()))
@@ -100,7 +119,7 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	}
 	out := &buildv1.ListBuildsResponse{TotalSize: proto.Int32(total)}
 	for _, r := range list {
-		out.Builds = append(out.Builds, describe(r))
+		out.Builds = append(out.Builds, s.describe(r))
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -69,6 +70,32 @@ func (b *builds) AwaitBuild(_ context.Context, req *buildv1.AwaitBuildRequest) (
 		return nil, fault.NotFound.Newf("There is no such build")
 	}
 	return state, nil
+}
+
+func (b *builds) LocateBuild(_ context.Context, req *buildv1.LocateBuildRequest) (*buildv1.LocateBuildResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, asked := range b.asked {
+		if state, ok := b.states[req.GetBuildId()]; ok && asked.GetContentId()+"_1" == req.GetBuildId() {
+			return &buildv1.LocateBuildResponse{
+				Target: asked.GetTarget(), Platform: asked.GetRecipe().GetPlatform(), Format: asked.GetRecipe().GetFormat(),
+				Frozen: asked.GetRecipe().GetConfig() != nil, Scope: asked.GetScope(), Identity: asked.GetIdentity(),
+				State: state.GetState(), Reason: state.GetReason(),
+			}, nil
+		}
+	}
+	return nil, fault.NotFound.Newf("There is no such build")
+}
+
+func (b *builds) DescribeBuild(_ context.Context, req *buildv1.DescribeBuildRequest) (*buildv1.DescribeBuildResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, asked := range b.asked {
+		if asked.GetContentId()+"_1" == req.GetBuildId() {
+			return &buildv1.DescribeBuildResponse{Build: &buildv1.Build{ContainerFile: proto.String(asked.GetRecipe().GetContainerFile())}}, nil
+		}
+	}
+	return nil, fault.NotFound.Newf("There is no such build")
 }
 
 func (b *builds) CancelBuild(_ context.Context, req *buildv1.CancelBuildRequest) (*buildv1.CancelBuildResponse, error) {

@@ -124,7 +124,7 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(begin.Add(d)) }
 	base := &containerv1.GetContainerStatusResponse{
 		Id: &id, BuildId: &build, CreationTime: timestamppb.New(s.clock()),
-		DetailsUri: proto.String("http://slipway.example.org/v1alpha1/builds/" + build),
+		DetailsUri: proto.String("http://slipway.example.org/v1alpha1/builds/" + build), TargetImage: req.TargetImage,
 	}
 	for _, tc := range []struct {
 		name string
@@ -137,8 +137,8 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 			&containerv1.GetContainerStatusResponse{Status: proto.String("BUILDING")}},
 		{"succeeded", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED, CreatedAt: at(0), CompletedAt: at(time.Minute)},
 			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(true), Duration: proto.String("60000000000")}},
-		{"failed", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "solve", CreatedAt: at(0), CompletedAt: at(time.Second)},
-			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(false), Reason: proto.String("solve"), Duration: proto.String("1000000000")}},
+		{"failed", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "solve", Message: "why\n  because", CreatedAt: at(0), CompletedAt: at(time.Second)},
+			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(false), Reason: proto.String("solve"), Message: proto.String("why\n  because"), Duration: proto.String("1000000000")}},
 	} {
 		s.builds.set(build, tc.in)
 		want := proto.CloneOf(base)

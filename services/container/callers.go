@@ -17,6 +17,8 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_DescribeContainer_FullMethodName,
 			containerv1.ContainerService_GetContainerStatus_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,
+			containerv1.ContainerService_RevokeBuild_FullMethodName,
+			containerv1.ContainerService_NameContainer_FullMethodName,
 			containerv1.ContainerService_RevokeToken_FullMethodName,
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
 			containerv1.ContainerService_StreamSif_FullMethodName,

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -28,7 +29,23 @@ func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.Descri
 	if err != nil {
 		return nil, s.sqlFault("reading a request", err)
 	}
-	return s.description(rec), nil
+	out := s.description(rec)
+	s.addRecipe(ctx, out)
+	return out, nil
+}
+
+// addRecipe adds what was built, which is kept with the build. Without it the rest
+// is still worth having.
+func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContainerResponse) {
+	if out.GetBuildId() == "" || s.deps.Build == nil {
+		return
+	}
+	b, err := s.deps.Build.DescribeBuild(ctx, &buildv1.DescribeBuildRequest{BuildId: out.GetBuildId()})
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "A request is described without its recipe", "build_id", out.GetBuildId(), "err", err)
+		return
+	}
+	out.ContainerFile, out.CondaFile = b.GetBuild().ContainerFile, b.GetBuild().CondaFile
 }
 
 func (s *Service) description(rec record) *containerv1.DescribeContainerResponse {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 )
@@ -34,6 +37,34 @@ func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenR
 		return nil, err
 	}
 	return &containerv1.RevokeTokenResponse{}, nil
+}
+
+// RevokeBuild ends the names that its caller has of a build. A build has no owner: who
+// asked for the same thing keeps their names, and the build if one of them waits.
+func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildRequest) (*containerv1.RevokeBuildResponse, error) {
+	who, err := caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
+	if err != nil {
+		return nil, err
+	}
+	now := s.deps.Now()
+	keys, err := s.store.ofBuild(ctx, req.GetBuildId(), who, now)
+	if err != nil {
+		return nil, s.sqlFault("looking for the names of a build", err)
+	}
+	if len(keys) == 0 {
+		return nil, fault.NotFound.Newf("You have no names of the build %s that work: a request without a login is revoked by its name, or its id", fault.Quote(req.GetBuildId()))
+	}
+	for _, key := range keys {
+		if err := s.store.revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
+			return nil, s.sqlFault("revoking a request", err)
+		}
+		s.spreadRevocation(ctx, key, now.Add(s.deps.TokenTTL))
+	}
+	out := &containerv1.RevokeBuildResponse{Revoked: proto.Int32(int32(len(keys)))}
+	if s.deps.Build == nil {
+		return out, nil
+	}
+	return out, s.cancelUnawaited(ctx, req.GetBuildId(), now)
 }
 
 // revoke is final once SQL has it; a message that does not get through is

@@ -32,6 +32,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 	out := &containerv1.GetContainerStatusResponse{
 		Id:           proto.String(req.GetRequestId()),
 		CreationTime: timestamppb.New(rec.created),
+		TargetImage:  proto.String(s.targetImage(rec.plan)),
 	}
 	id := rec.plan.GetBuildId()
 	if id == "" {
@@ -56,7 +57,7 @@ func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.Await
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED, buildv1.BuildState_BUILD_STATE_FAILED:
 		out.Status = proto.String(statusDone)
 		out.Succeeded = proto.Bool(b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED)
-		out.Reason = rpc.Optional(b.GetReason())
+		out.Reason, out.Message = rpc.Optional(b.GetReason()), rpc.Optional(b.GetMessage())
 		if b.GetCompletedAt() != nil && b.GetCreatedAt() != nil {
 			took := b.GetCompletedAt().AsTime().Sub(b.GetCreatedAt().AsTime())
 			out.Duration = proto.String(strconv.FormatInt(took.Nanoseconds(), 10))

@@ -199,8 +199,9 @@ func TestLogs(t *testing.T) {
 			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/events", answer: "event: log\ndata: one\n\n" + failure},
 			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1\n"}, code: 1,
 		}, {
-			name: "a name instead of an id", args: []string{"logs", "h/wt/abc123/a:1"},
-			errs: []string{`"h/wt/abc123/a:1" is not a build id`}, code: 2,
+			name: "what was not built", args: []string{"logs", "h/wt/abc123/a:1"},
+			ex:   exchange{call: "GET /v1alpha2/container/abc123", answer: `{"requestId":"abc123"}`},
+			errs: []string{"nothing was built for this request"}, code: 1,
 		},
 	} {
 		t.Run(s.name, func(t *testing.T) {
@@ -219,11 +220,13 @@ func TestBuilds(t *testing.T) {
 			ex: exchange{call: "GET /v1alpha1/builds?max=3&offset=1", auth: "Bearer secret", answer: `{"builds":[` +
 				`{"buildId":"beef_2","status":"PENDING","startTime":"2026-01-01T00:00:00Z","platform":"linux/amd64","targetImage":"r/b:1"},` +
 				`{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reason":"memory","duration":61.5,"platform":"linux/arm64","targetImage":"r/b:1"},` +
-				`{"buildId":"feed_1","status":"COMPLETED","succeeded":true,"duration":3,"later":1}],"totalSize":3}`},
+				`{"buildId":"feed_1","status":"COMPLETED","succeeded":true,"duration":3,"targetImage":"127.0.0.1:9092/builds:jq-1.7--feed","served":true,"later":1},` +
+				`{"buildId":"f00d_1","targetImage":"127.0.0.1:9092/builds:f00d","served":true}],"totalSize":4}`},
 			out: `BUILD   STATUS           STARTED               DURATION  PLATFORM     IMAGE
 beef_2  PENDING          2026-01-01T00:00:00Z  -         linux/amd64  r/b:1
 beef_1  FAILED (memory)                        1m1.5s    linux/arm64  r/b:1
-feed_1  SUCCEEDED                              3s                     
+feed_1  SUCCEEDED                              3s                     jq-1.7
+f00d_1                                         -                      -
 `,
 		}, {
 			name: "anonymous", args: []string{"builds"},

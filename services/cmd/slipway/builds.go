@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func buildsCommand(s *settings) *cobra.Command {
 		Use:               "builds",
 		Short:             "Show your builds, newest first",
 		Long:              "Show your builds, newest first. An access token says who you are.",
-		Example:           "  slipway builds --max 50\n  slipway builds -o json",
+		Example:           "  slipway builds --max 50\n  slipway builds show 3f2a5b6c7d8e9f01_1\n  docker pull $(slipway get 3f2a5b6c7d8e9f01_1)",
 		Args:              exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -40,17 +41,37 @@ func buildsCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("listing the builds: %w", err)
 		}
+		if *output == "text" && len(res.GetBuilds()) == 0 && offset == 0 {
+			return nothing(cmd, "No builds yet. Those that you start with an access token are shown here: `slipway conda samtools=1.20`")
+		}
 		return output.print(cmd.OutOrStdout(), raw, buildsTable(&res))
 	}
+	cmd.AddCommand(buildsShowCommand(s))
 	return cmd
 }
 
 func buildsTable(r *buildv1.ListBuildsResponse) table {
 	t := table{{"BUILD", "STATUS", "STARTED", "DURATION", "PLATFORM", "IMAGE"}}
 	for _, b := range r.GetBuilds() {
-		t = append(t, []string{b.GetBuildId(), verdict(b), moment(b.GetStartTime()), seconds(b.Duration), b.GetPlatform(), b.GetTargetImage()})
+		t = append(t, []string{b.GetBuildId(), verdict(b), moment(b.GetStartTime()), seconds(b.Duration), b.GetPlatform(), imageTitle(b)})
 	}
 	return t
+}
+
+// imageTitle is the name that an image is pulled by. One that the service keeps itself
+// has names that `slipway get` prints; of it the packages are shown that it is named
+// after.
+func imageTitle(b *buildv1.Build) string {
+	title := b.GetTargetImage()
+	if !b.GetServed() {
+		return title
+	}
+	id, _, _ := strings.Cut(b.GetBuildId(), "_")
+	title = title[strings.LastIndexAny(title, "/:")+1:]
+	if title = strings.TrimSuffix(strings.TrimSuffix(title, id), "--"); title != "" {
+		return title
+	}
+	return "-"
 }
 
 // verdict is a build's status in a word or two.

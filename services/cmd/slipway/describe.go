@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +17,21 @@ func describeCommand(s *settings) *cobra.Command {
 		Short: "Show what was requested",
 		Long: `Show what was requested, without its secrets; also when the name has expired.
 
-ID is a request's id, or the whole name that was answered for it.`,
+` + idForms + `
+Of a build it shows what ` + "`slipway builds show`" + ` does.`,
 		Args: exactly(1),
 	}
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		path, err := requestPath(args[0])
+		what, err := readSubject(args[0])
 		if err != nil {
 			return err
 		}
+		if what.build != "" {
+			return showBuild(cmd, s, what.build, output)
+		}
 		var res containerv1.DescribeContainerResponse
-		raw, err := s.do(cmd.Context(), call{method: http.MethodGet, path: path}, &res)
+		raw, err := s.do(cmd.Context(), call{method: http.MethodGet, path: what.path()}, &res)
 		if err != nil {
 			return fmt.Errorf("describing the request: %w", err)
 		}
@@ -39,10 +44,15 @@ func requestTable(r *containerv1.DescribeContainerResponse) table {
 	var t table
 	t.fact("Request", r.GetRequestId())
 	t.fact("Name", r.GetTargetImage())
-	t.fact("Image", r.GetContainerImage())
+	if r.GetBuildId() == "" { // where an image lies that was built is of no use to anybody
+		t.fact("Image", r.GetContainerImage())
+	}
+	t.fact("Build", r.GetBuildId())
 	t.fact("Platform", r.GetContainerPlatform())
 	t.fact("Digests", r.GetDigests()...)
 	t.config(r.GetContainerConfig())
+	t.text("Recipe", r.GetContainerFile())
+	t.text("Conda", r.GetCondaFile())
 	t.fact("Frozen", yesNo(r.Freeze))
 	t.fact("User", number(r.UserId))
 	t.fact("Workspace", number(r.WorkspaceId))
@@ -51,9 +61,17 @@ func requestTable(r *containerv1.DescribeContainerResponse) table {
 	t.fact("Fingerprint", r.GetFingerprint())
 	t.fact("Timestamp", r.GetTimestamp())
 	t.fact("Created", moment(r.GetCreationTime()))
-	t.fact("Expires", moment(r.GetExpiration()))
+	t.fact("Expires", moment(r.GetExpiration()), again(r))
 	t.fact("Revoked", moment(r.GetRevocationTime()))
 	return t
+}
+
+// again says how to get another name where the old one no longer works.
+func again(r *containerv1.DescribeContainerResponse) string {
+	if r.GetExpiration() == nil || r.GetRevocationTime() != nil || r.GetFreeze() || time.Now().Before(r.GetExpiration().AsTime()) {
+		return ""
+	}
+	return "`slipway get " + r.GetRequestId() + "` prints a fresh name"
 }
 
 func (t *table) config(c *containerv1.ContainerConfig) {

@@ -73,13 +73,18 @@ func containerTable(i *inspectv1.ContainerInspection) table {
 	t.fact("Env", run.GetEnv()...)
 	t.fact("Working dir", run.GetWorkingDir())
 	t.fact("User", run.GetUser())
+	t.fact("Layers", layersOf(i)...)
+	return t
+}
+
+// layersOf are the layers of an image with their sizes, one a line.
+func layersOf(i *inspectv1.ContainerInspection) []string {
 	layers := i.GetManifest().GetLayers()
 	lines := make([]string, len(layers))
 	for n, l := range layers {
 		lines[n] = fmt.Sprintf("%s %9s", l.GetDigest(), bytesText(l.GetSize()))
 	}
-	t.fact("Layers", lines...)
-	return t
+	return lines
 }
 
 func fullName(i *inspectv1.ContainerInspection) string {

@@ -42,7 +42,7 @@ known; the build itself has resolved it again.
 	}
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&as, "format", "explicit", "The lock's format: explicit, conda-lock or pixi.")
-	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, instead of packages: print its lock.")
+	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, or of a request, or its name, instead of packages: print the lock that the build was started with.")
 	complete(cmd, "format", "explicit", "conda-lock", "pixi")
 	complete(cmd, "build")
 	output := outputFlag(cmd)
@@ -58,7 +58,11 @@ known; the build itself has resolved it again.
 			as = ""
 		}
 		if build != "" {
-			raw, err := c.do(cmd.Context(), buildLockCall(build, as), nil)
+			id, err := c.buildOf(cmd.Context(), build)
+			if err != nil {
+				return err
+			}
+			raw, err := c.do(cmd.Context(), buildLockCall(id, as), nil)
 			if err != nil {
 				return fmt.Errorf("reading the lock of the build: %w", err)
 			}

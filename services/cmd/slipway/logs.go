@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,37 +16,29 @@ func logsCommand(s *settings) *cobra.Command {
 		Short: "Show the log of a build",
 		Long: `Show the log of a build.
 
-ID is a build's id, as ` + "`slipway status`" + ` and ` + "`slipway builds`" + ` show it. With -f the
-log is shown as it is written, across broken connections, until the build ends;
-the exit code then tells whether it made its image.`,
+` + idForms + `
+With -f the log is shown as it is written, across broken connections, until the
+build ends; the exit code then tells whether it made its image.`,
 		Example:           "  slipway logs 3f2a5b6c7d8e9f01_1\n  slipway logs 3f2a5b6c7d8e9f01_1 -f",
 		Args:              exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkBuildID(args[0]); err != nil {
-				return err
-			}
 			c, err := s.client()
 			if err != nil {
 				return err
 			}
-			if follow {
-				return c.followLog(cmd, args[0], s.console(cmd.OutOrStdout(), false))
+			id, err := c.buildOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
 			}
-			return c.printLog(cmd, args[0])
+			if follow {
+				return c.followLog(cmd, id, s.console(cmd.OutOrStdout(), false))
+			}
+			return c.printLog(cmd, id)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "Stay until the build ends.")
 	return cmd
-}
-
-// checkBuildID takes what can be a part of a path: "<hex>_<number>".
-func checkBuildID(id string) error {
-	stem, number, ok := strings.Cut(id, "_")
-	if !ok || stem == "" || number == "" || strings.Trim(stem, "0123456789abcdef") != "" || strings.Trim(number, "0123456789") != "" {
-		return usagef("%q is not a build id such as 3f2a5b6c7d8e9f01_1; `slipway status` shows the one of a request", id)
-	}
-	return nil
 }
 
 func (c *client) followLog(cmd *cobra.Command, id string, show *console) error {

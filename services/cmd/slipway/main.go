@@ -66,7 +66,7 @@ stay in the shell's history.`,
 	root.AddCommand(
 		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
 		searchCommand(&s), lockCommand(&s), explainCommand(&s),
-		pullCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s),
+		getCommand(&s), pullCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s),
 		buildsCommand(&s), logsCommand(&s), metricsCommand(&s, env), infoCommand(&s),
 		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
 		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),

@@ -58,6 +58,12 @@ func (f *format) print(w io.Writer, raw []byte, t table) error {
 	return nil
 }
 
+// nothing says on standard error, for people, why standard output is empty.
+func nothing(cmd *cobra.Command, why string) error {
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), why)
+	return err
+}
+
 // table is text in columns, a row a line.
 type table [][]string
 
@@ -69,6 +75,17 @@ func (t *table) fact(name string, values ...string) {
 			*t = append(*t, []string{name, v})
 			name = ""
 		}
+	}
+}
+
+// text adds a name and a text of one or more lines.
+func (t *table) text(name, text string) {
+	if text == "" {
+		return
+	}
+	for l := range strings.Lines(text) {
+		*t = append(*t, []string{name, plainText(strings.TrimRight(l, "\r\n"))})
+		name = ""
 	}
 }
 

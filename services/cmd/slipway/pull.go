@@ -20,10 +20,11 @@ import (
 func pullCommand(s *settings) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use:   "pull REQUEST --sif FILE",
+		Use:   "pull ID --sif FILE",
 		Short: "Download a Singularity image that a request has made",
 		Long: `Download a Singularity image that a request has made, over plain HTTP(S).
 
+` + idForms + `
 It is for machines whose singularity cannot pull oras:// names. The bytes are
 held against the image's digest. A download that was interrupted goes on where it
 was: what is there of it is FILE.<digest>.part.`,
@@ -38,7 +39,11 @@ was: what is there of it is FILE.<digest>.part.`,
 			if err != nil {
 				return err
 			}
-			d := &download{client: c, path: "/v1alpha2/container/" + args[0] + "/sif", file: file, tell: cmd.ErrOrStderr()}
+			request, err := c.requestOf(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			d := &download{client: c, path: subject{request: request}.path() + "/sif", file: file, tell: cmd.ErrOrStderr()}
 			if err := d.run(cmd.Context()); err != nil {
 				return fmt.Errorf("downloading %s: %w", file, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,7 +57,17 @@ func (f *recipeFlags) run(cmd *cobra.Command, s *settings, req *containerv1.Cont
 	if err := f.wait(cmd, s, c, res); err != nil {
 		return err
 	}
-	return f.output.print(cmd.OutOrStdout(), raw, table{{res.GetTargetImage()}})
+	return f.output.print(cmd.OutOrStdout(), raw, table{{f.nameOf(res)}})
+}
+
+// nameOf is the name that can be pulled. A dry run of what is not there has none: what
+// would be secret in it is left open.
+func (f *recipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
+	name := res.GetTargetImage()
+	if f.dryRun && !res.GetCached() {
+		name = strings.Replace(name, "/wt/"+res.GetContainerToken()+"/", "/wt/<token>/", 1)
+	}
+	return name
 }
 
 func (f *recipeFlags) target(req *containerv1.ContainerRequest) error {

@@ -7,7 +7,7 @@ const (
 		`"containerPlatform":"linux/amd64","containerConfig":{"entrypoint":["sh"],"cmd":["-c","ls"],"env":["A","B"],"workingDir":"/w","layers":[` +
 		`{"location":"data:","gzipDigest":"sha256:l1","gzipSize":"1500","tarDigest":"sha256:t1"},` +
 		`{"location":"https://example.org/l2.tar.gz","gzipDigest":"sha256:l2","gzipSize":"12","tarDigest":"sha256:t2"}]},` +
-		`"digests":["sha256:aa"],"timestamp":"2026-01-01T12:00+01:00","fingerprint":"ff","userId":17,"platformEndpoint":"https://p.example.org",` +
+		`"containerFile":"FROM a\n\n\tRUN b\n","digests":["sha256:aa"],"timestamp":"2026-01-01T12:00+01:00","fingerprint":"ff","userId":17,"platformEndpoint":"https://p.example.org",` +
 		`"workspaceId":12,"workflowId":"w1","freeze":false,"creationTime":"2026-01-01T11:00:00.123456Z","expiration":"2026-01-02T23:00:00Z"}`
 	describedText = `Request      abc123
 Name         h:1/wt/abc123/library/ubuntu:24.04
@@ -22,6 +22,9 @@ Working dir  /w
 Layer 1      sha256:l1 1.5 kB
 Layer 2      sha256:l2 12 B
              https://example.org/l2.tar.gz
+Recipe       FROM a
+             
+              RUN b
 Frozen       no
 User         17
 Workspace    12
@@ -31,18 +34,21 @@ Fingerprint  ff
 Timestamp    2026-01-01T12:00+01:00
 Created      2026-01-01T11:00:00Z
 Expires      2026-01-02T23:00:00Z
-`
+             ` + "`slipway get abc123` prints a fresh name\n"
 )
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	const path = "/v1alpha2/container/abc123"
 	done := exchange{call: "GET " + path + "/status", answer: `{"id":"abc123","status":"DONE","buildId":"ff_1","succeeded":false,` +
-		`"reason":"build","detailsUri":"https://d","creationTime":"2026-01-01T00:00:00Z","duration":"60000000000"}`}
+		`"reason":"build","message":"RUN b\n  ended with 1","targetImage":"h/wt/abc123/b:1","detailsUri":"https://d","creationTime":"2026-01-01T00:00:00Z","duration":"60000000000"}`}
 	doneText := `Request    abc123
+Name       h/wt/abc123/b:1
 Status     DONE
 Succeeded  no
 Reason     build
+Message    RUN b
+             ended with 1
 Build      ff_1
 Created    2026-01-01T00:00:00Z
 Duration   1m0s

@@ -306,7 +306,7 @@ type Build struct {
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The reason in words.
 	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// The image that is being made, or was made.
+	// The image that is being made, or was made, where it lies.
 	TargetImage *string `protobuf:"bytes,6,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	Platform *string `protobuf:"bytes,7,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
@@ -323,7 +323,10 @@ type Build struct {
 	// When the build was admitted.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Seconds from admission to the end; absent while pending.
-	Duration      *float64 `protobuf:"fixed64,14,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
+	Duration *float64 `protobuf:"fixed64,14,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
+	// True if the image lies in a repository of the service itself: then it is pulled
+	// by the names that requests get, and not as target_image.
+	Served        *bool `protobuf:"varint,15,opt,name=served,proto3,oneof" json:"served,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -456,6 +459,13 @@ func (x *Build) GetDuration() float64 {
 	return 0
 }
 
+func (x *Build) GetServed() bool {
+	if x != nil && x.Served != nil {
+		return *x.Served
+	}
+	return false
+}
+
 // GetBuildStatusRequest names a build.
 type GetBuildStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -516,7 +526,9 @@ type GetBuildStatusResponse struct {
 	// Whether the image was made; absent while pending.
 	Succeeded *bool `protobuf:"varint,5,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
 	// Why the image was not made; see Build.
-	Reason        *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Reason *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The reason in words, which may be several lines.
+	Message       *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -589,6 +601,13 @@ func (x *GetBuildStatusResponse) GetSucceeded() bool {
 func (x *GetBuildStatusResponse) GetReason() string {
 	if x != nil && x.Reason != nil {
 		return *x.Reason
+	}
+	return ""
+}
+
+func (x *GetBuildStatusResponse) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
 	}
 	return ""
 }
@@ -1104,6 +1123,170 @@ func (x *AwaitBuildResponse) GetTraceParent() string {
 	return ""
 }
 
+// LocateBuildRequest names a build.
+type LocateBuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocateBuildRequest) Reset() {
+	*x = LocateBuildRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocateBuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocateBuildRequest) ProtoMessage() {}
+
+func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
+func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LocateBuildRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+// LocateBuildResponse is where an image is, and how far it is.
+type LocateBuildResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it lies.
+	Target *Target `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// Its platform, e.g. "linux/amd64"; two with a comma for an index.
+	Platform string `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	// "oci", or "sif" for a Singularity image.
+	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	// Whether what was requested with it is in it for good: it has the one name.
+	Frozen bool `protobuf:"varint,4,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// Whose it is, if only that identity may have it; "" means that it is shared.
+	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Who started the build; absent for an anonymous caller.
+	Identity *v11.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	// How the build stands.
+	State BuildState `protobuf:"varint,7,opt,name=state,proto3,enum=slipway.build.v1.BuildState" json:"state,omitempty"`
+	// Why it failed: one of Build's reasons.
+	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The reason in words.
+	Message       string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocateBuildResponse) Reset() {
+	*x = LocateBuildResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocateBuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocateBuildResponse) ProtoMessage() {}
+
+func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
+func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *LocateBuildResponse) GetTarget() *Target {
+	if x != nil {
+		return x.Target
+	}
+	return nil
+}
+
+func (x *LocateBuildResponse) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *LocateBuildResponse) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *LocateBuildResponse) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *LocateBuildResponse) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *LocateBuildResponse) GetIdentity() *v11.Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *LocateBuildResponse) GetState() BuildState {
+	if x != nil {
+		return x.State
+	}
+	return BuildState_BUILD_STATE_UNSPECIFIED
+}
+
+func (x *LocateBuildResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *LocateBuildResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // CancelBuildRequest names a build.
 type CancelBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1115,7 +1298,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1310,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1323,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1162,7 +1345,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1357,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1370,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1213,7 +1396,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1408,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1421,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -1275,7 +1458,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1287,7 +1470,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1300,7 +1483,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -1333,7 +1516,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1528,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1541,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -1398,7 +1581,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb9\x05\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xe1\x05\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -1417,7 +1600,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\auser_id\x18\f \x01(\x01B\x04\x88\xb5\x18\x01H\vR\x06userId\x88\x01\x01\x129\n" +
 	"\n" +
 	"start_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
-	"\bduration\x18\x0e \x01(\x01H\fR\bduration\x88\x01\x01B\v\n" +
+	"\bduration\x18\x0e \x01(\x01H\fR\bduration\x88\x01\x01\x12\x1b\n" +
+	"\x06served\x18\x0f \x01(\bH\rR\x06served\x88\x01\x01B\v\n" +
 	"\t_build_idB\t\n" +
 	"\a_statusB\f\n" +
 	"\n" +
@@ -1433,9 +1617,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\a_digestB\n" +
 	"\n" +
 	"\b_user_idB\v\n" +
-	"\t_duration\"8\n" +
+	"\t_durationB\t\n" +
+	"\a_served\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
-	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\x9e\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xc9\x02\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x129\n" +
@@ -1443,13 +1628,16 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"start_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
 	"\bduration\x18\x04 \x01(\x01H\x02R\bduration\x88\x01\x01\x12!\n" +
 	"\tsucceeded\x18\x05 \x01(\bH\x03R\tsucceeded\x88\x01\x01\x12\x1b\n" +
-	"\x06reason\x18\x06 \x01(\tH\x04R\x06reason\x88\x01\x01B\x05\n" +
+	"\x06reason\x18\x06 \x01(\tH\x04R\x06reason\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\a \x01(\tH\x05R\amessage\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_durationB\f\n" +
 	"\n" +
 	"_succeededB\t\n" +
-	"\a_reason\"T\n" +
+	"\a_reasonB\n" +
+	"\n" +
+	"\b_message\"T\n" +
 	"\x13GetBuildLockRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12\x1c\n" +
 	"\x06format\x18\x02 \x01(\tB\x04\x90\xb5\x18 R\x06format\"n\n" +
@@ -1493,6 +1681,18 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06digest\x18\a \x01(\tR\x06digest\x12\x1a\n" +
 	"\bposition\x18\b \x01(\x05R\bposition\x12!\n" +
 	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\"/\n" +
+	"\x12LocateBuildRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xca\x02\n" +
+	"\x13LocateBuildResponse\x120\n" +
+	"\x06target\x18\x01 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\x12\x16\n" +
+	"\x06frozen\x18\x04 \x01(\bR\x06frozen\x12\x14\n" +
+	"\x05scope\x18\x05 \x01(\tR\x05scope\x129\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x122\n" +
+	"\x05state\x18\a \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\t \x01(\tR\amessage\"/\n" +
 	"\x12CancelBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"0\n" +
 	"\x13CancelBuildResponse\x12\x19\n" +
@@ -1514,7 +1714,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\x98\a\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xf4\a\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -1524,6 +1724,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12W\n" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
+	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
 	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12Y\n" +
 	"\n" +
 	"StreamLogs\x12#.slipway.build.v1.StreamLogsRequest\x1a$.slipway.build.v1.StreamLogsResponse0\x01B0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
@@ -1541,7 +1742,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                  // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),        // 1: slipway.build.v1.ListBuildsRequest
@@ -1557,56 +1758,63 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*SubmitBuildResponse)(nil),      // 11: slipway.build.v1.SubmitBuildResponse
 	(*AwaitBuildRequest)(nil),        // 12: slipway.build.v1.AwaitBuildRequest
 	(*AwaitBuildResponse)(nil),       // 13: slipway.build.v1.AwaitBuildResponse
-	(*CancelBuildRequest)(nil),       // 14: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),      // 15: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),        // 16: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),       // 17: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                  // 18: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),    // 19: google.protobuf.Timestamp
-	(*v1.PlatformLock)(nil),          // 20: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                   // 21: slipway.build.v1.Recipe
-	(*Target)(nil),                   // 22: slipway.build.v1.Target
-	(*v11.Identity)(nil),             // 23: slipway.platform.v1.Identity
-	(*v1.SolvePackagesResponse)(nil), // 24: slipway.conda.v1.SolvePackagesResponse
+	(*LocateBuildRequest)(nil),       // 14: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),      // 15: slipway.build.v1.LocateBuildResponse
+	(*CancelBuildRequest)(nil),       // 16: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),      // 17: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),        // 18: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),       // 19: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                  // 20: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
+	(*v1.PlatformLock)(nil),          // 22: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                   // 23: slipway.build.v1.Recipe
+	(*Target)(nil),                   // 24: slipway.build.v1.Target
+	(*v11.Identity)(nil),             // 25: slipway.platform.v1.Identity
+	(*v1.SolvePackagesResponse)(nil), // 26: slipway.conda.v1.SolvePackagesResponse
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	19, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	19, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	20, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	21, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	22, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	23, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	21, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	21, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	22, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	23, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	24, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	25, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	10, // 8: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	24, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	26, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
 	0,  // 10: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	19, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	19, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	19, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	18, // 14: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 15: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 16: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 17: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 18: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 19: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 20: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 21: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 22: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	16, // 23: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 24: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 25: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 26: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 27: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 28: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 29: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 30: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	17, // 31: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	21, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	21, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	21, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	24, // 14: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	25, // 15: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 16: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	20, // 17: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 18: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 19: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 20: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 21: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 22: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 23: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 24: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 25: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	16, // 26: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	18, // 27: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 28: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 29: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 30: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 31: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 32: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 33: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 34: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	17, // 35: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	19, // 36: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	28, // [28:37] is the sub-list for method output_type
+	19, // [19:28] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -1625,7 +1833,7 @@ func file_slipway_build_v1_build_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	BuildService_GetBuildLock_FullMethodName   = "/slipway.build.v1.BuildService/GetBuildLock"
 	BuildService_SubmitBuild_FullMethodName    = "/slipway.build.v1.BuildService/SubmitBuild"
 	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
+	BuildService_LocateBuild_FullMethodName    = "/slipway.build.v1.BuildService/LocateBuild"
 	BuildService_CancelBuild_FullMethodName    = "/slipway.build.v1.BuildService/CancelBuild"
 	BuildService_StreamLogs_FullMethodName     = "/slipway.build.v1.BuildService/StreamLogs"
 )
@@ -56,6 +57,9 @@ type BuildServiceClient interface {
 	// AwaitBuild returns when the build has ended, or shortly before the call's
 	// deadline. Internal.
 	AwaitBuild(ctx context.Context, in *AwaitBuildRequest, opts ...grpc.CallOption) (*AwaitBuildResponse, error)
+	// LocateBuild returns where the image of a build is, or will be, and who may have
+	// it. Internal.
+	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
@@ -133,6 +137,16 @@ func (c *buildServiceClient) AwaitBuild(ctx context.Context, in *AwaitBuildReque
 	return out, nil
 }
 
+func (c *buildServiceClient) LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LocateBuildResponse)
+	err := c.cc.Invoke(ctx, BuildService_LocateBuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelBuildResponse)
@@ -187,6 +201,9 @@ type BuildServiceServer interface {
 	// AwaitBuild returns when the build has ended, or shortly before the call's
 	// deadline. Internal.
 	AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error)
+	// LocateBuild returns where the image of a build is, or will be, and who may have
+	// it. Internal.
+	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
@@ -221,6 +238,9 @@ func (UnimplementedBuildServiceServer) SubmitBuild(context.Context, *SubmitBuild
 }
 func (UnimplementedBuildServiceServer) AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AwaitBuild not implemented")
+}
+func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method LocateBuild not implemented")
 }
 func (UnimplementedBuildServiceServer) CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBuild not implemented")
@@ -357,6 +377,24 @@ func _BuildService_AwaitBuild_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_LocateBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LocateBuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).LocateBuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_LocateBuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).LocateBuild(ctx, req.(*LocateBuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_CancelBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelBuildRequest)
 	if err := dec(in); err != nil {
@@ -416,6 +454,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AwaitBuild",
 			Handler:    _BuildService_AwaitBuild_Handler,
+		},
+		{
+			MethodName: "LocateBuild",
+			Handler:    _BuildService_LocateBuild_Handler,
 		},
 		{
 			MethodName: "CancelBuild",

@@ -422,7 +422,12 @@ type DescribeContainerResponse struct {
 	// When the request was revoked; absent if it was not.
 	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
 	// The build that is making, or made, the image; absent without a recipe.
-	BuildId       *string `protobuf:"bytes,17,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	BuildId *string `protobuf:"bytes,17,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// The whole Dockerfile of the build, even if it was generated; absent without a
+	// build, and where its record is gone.
+	ContainerFile *string `protobuf:"bytes,18,opt,name=container_file,json=containerFile,proto3,oneof" json:"container_file,omitempty"`
+	// The Conda environment of the build, if there is one.
+	CondaFile     *string `protobuf:"bytes,19,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,6 +581,20 @@ func (x *DescribeContainerResponse) GetBuildId() string {
 	return ""
 }
 
+func (x *DescribeContainerResponse) GetContainerFile() string {
+	if x != nil && x.ContainerFile != nil {
+		return *x.ContainerFile
+	}
+	return ""
+}
+
+func (x *DescribeContainerResponse) GetCondaFile() string {
+	if x != nil && x.CondaFile != nil {
+		return *x.CondaFile
+	}
+	return ""
+}
+
 // GetContainerStatusRequest names a request.
 type GetContainerStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -643,7 +662,11 @@ type GetContainerStatusResponse struct {
 	// known.
 	Duration *string `protobuf:"bytes,8,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
 	// Place in the queue while PENDING, from 1.
-	Position      *int32 `protobuf:"varint,9,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	Position *int32 `protobuf:"varint,9,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	// The name to pull.
+	TargetImage *string `protobuf:"bytes,10,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
+	// The reason in words, which may be several lines.
+	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +764,20 @@ func (x *GetContainerStatusResponse) GetPosition() int32 {
 	return 0
 }
 
+func (x *GetContainerStatusResponse) GetTargetImage() string {
+	if x != nil && x.TargetImage != nil {
+		return *x.TargetImage
+	}
+	return ""
+}
+
+func (x *GetContainerStatusResponse) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 // RevokeContainerRequest names a request.
 type RevokeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -824,6 +861,254 @@ func (*RevokeContainerResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{9}
 }
 
+// NameContainerRequest names a request or a build.
+type NameContainerRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the request, or of the build.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NameContainerRequest) Reset() {
+	*x = NameContainerRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NameContainerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NameContainerRequest) ProtoMessage() {}
+
+func (x *NameContainerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NameContainerRequest.ProtoReflect.Descriptor instead.
+func (*NameContainerRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *NameContainerRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// NameContainerResponse is the name and what is known about it, as in the response to
+// a container request. Fields that do not apply are absent.
+type NameContainerResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the new request, for status and description.
+	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
+	// The capability in the name; the same text as request_id.
+	ContainerToken *string `protobuf:"bytes,2,opt,name=container_token,json=containerToken,proto3,oneof" json:"container_token,omitempty"`
+	// The name to pull.
+	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
+	// When the name stops working.
+	Expiration *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration,proto3" json:"expiration,omitempty"`
+	// The fully qualified image that the name stands for.
+	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
+	// The build that is making, or made, the image.
+	BuildId *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// Whether the image is frozen; see the response to a container request.
+	Freeze *bool `protobuf:"varint,7,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
+	// True when the image can be pulled now; absent while a build runs.
+	Succeeded     *bool `protobuf:"varint,8,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NameContainerResponse) Reset() {
+	*x = NameContainerResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NameContainerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NameContainerResponse) ProtoMessage() {}
+
+func (x *NameContainerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NameContainerResponse.ProtoReflect.Descriptor instead.
+func (*NameContainerResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *NameContainerResponse) GetRequestId() string {
+	if x != nil && x.RequestId != nil {
+		return *x.RequestId
+	}
+	return ""
+}
+
+func (x *NameContainerResponse) GetContainerToken() string {
+	if x != nil && x.ContainerToken != nil {
+		return *x.ContainerToken
+	}
+	return ""
+}
+
+func (x *NameContainerResponse) GetTargetImage() string {
+	if x != nil && x.TargetImage != nil {
+		return *x.TargetImage
+	}
+	return ""
+}
+
+func (x *NameContainerResponse) GetExpiration() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expiration
+	}
+	return nil
+}
+
+func (x *NameContainerResponse) GetContainerImage() string {
+	if x != nil && x.ContainerImage != nil {
+		return *x.ContainerImage
+	}
+	return ""
+}
+
+func (x *NameContainerResponse) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
+}
+
+func (x *NameContainerResponse) GetFreeze() bool {
+	if x != nil && x.Freeze != nil {
+		return *x.Freeze
+	}
+	return false
+}
+
+func (x *NameContainerResponse) GetSucceeded() bool {
+	if x != nil && x.Succeeded != nil {
+		return *x.Succeeded
+	}
+	return false
+}
+
+// RevokeBuildRequest names a build.
+type RevokeBuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeBuildRequest) Reset() {
+	*x = RevokeBuildRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeBuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeBuildRequest) ProtoMessage() {}
+
+func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeBuildRequest.ProtoReflect.Descriptor instead.
+func (*RevokeBuildRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *RevokeBuildRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+// RevokeBuildResponse says what was revoked.
+type RevokeBuildResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many names were revoked.
+	Revoked       *int32 `protobuf:"varint,1,opt,name=revoked,proto3,oneof" json:"revoked,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeBuildResponse) Reset() {
+	*x = RevokeBuildResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeBuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeBuildResponse) ProtoMessage() {}
+
+func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeBuildResponse.ProtoReflect.Descriptor instead.
+func (*RevokeBuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RevokeBuildResponse) GetRevoked() int32 {
+	if x != nil && x.Revoked != nil {
+		return *x.Revoked
+	}
+	return 0
+}
+
 // RevokeTokenRequest names a token.
 type RevokeTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -835,7 +1120,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1132,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1145,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RevokeTokenRequest) GetToken() string {
@@ -879,7 +1164,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1176,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1189,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
 }
 
 // GetServiceInfoRequest is empty.
@@ -916,7 +1201,7 @@ type GetServiceInfoRequest struct {
 
 func (x *GetServiceInfoRequest) Reset() {
 	*x = GetServiceInfoRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -928,7 +1213,7 @@ func (x *GetServiceInfoRequest) String() string {
 func (*GetServiceInfoRequest) ProtoMessage() {}
 
 func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -941,7 +1226,7 @@ func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
 }
 
 // GetServiceInfoResponse says what is running.
@@ -955,7 +1240,7 @@ type GetServiceInfoResponse struct {
 
 func (x *GetServiceInfoResponse) Reset() {
 	*x = GetServiceInfoResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1252,7 @@ func (x *GetServiceInfoResponse) String() string {
 func (*GetServiceInfoResponse) ProtoMessage() {}
 
 func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1265,7 @@ func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
@@ -1003,7 +1288,7 @@ type ServiceInfo struct {
 
 func (x *ServiceInfo) Reset() {
 	*x = ServiceInfo{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1015,7 +1300,7 @@ func (x *ServiceInfo) String() string {
 func (*ServiceInfo) ProtoMessage() {}
 
 func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1028,7 +1313,7 @@ func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceInfo.ProtoReflect.Descriptor instead.
 func (*ServiceInfo) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ServiceInfo) GetVersion() string {
@@ -1059,7 +1344,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1071,7 +1356,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1084,7 +1369,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -1112,7 +1397,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1409,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1422,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -1160,7 +1445,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1457,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1470,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -1211,7 +1496,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1508,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1521,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
 // StreamSifRequest names a Singularity image and a part of it.
@@ -1255,7 +1540,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1552,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1565,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -1321,7 +1606,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1333,7 +1618,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1346,7 +1631,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -1388,7 +1673,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1400,7 +1685,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1698,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -1434,7 +1719,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1731,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1459,7 +1744,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -1520,7 +1805,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_id\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xec\a\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xde\b\n" +
 	"\x19DescribeContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12&\n" +
@@ -1544,7 +1829,10 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"expiration\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expiration\x12C\n" +
 	"\x0frevocation_time\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTime\x12\x1e\n" +
-	"\bbuild_id\x18\x11 \x01(\tH\vR\abuildId\x88\x01\x01B\r\n" +
+	"\bbuild_id\x18\x11 \x01(\tH\vR\abuildId\x88\x01\x01\x12*\n" +
+	"\x0econtainer_file\x18\x12 \x01(\tH\fR\rcontainerFile\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"conda_file\x18\x13 \x01(\tH\rR\tcondaFile\x88\x01\x01B\r\n" +
 	"\v_request_idB\x0f\n" +
 	"\r_target_imageB\x12\n" +
 	"\x10_container_imageB\x15\n" +
@@ -1558,10 +1846,12 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_workspace_idB\x0e\n" +
 	"\f_workflow_idB\t\n" +
 	"\a_freezeB\v\n" +
-	"\t_build_id\"@\n" +
+	"\t_build_idB\x11\n" +
+	"\x0f_container_fileB\r\n" +
+	"\v_conda_file\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xb9\x03\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x9d\x04\n" +
 	"\x1aGetContainerStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
@@ -1572,7 +1862,10 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"detailsUri\x88\x01\x01\x12?\n" +
 	"\rcreation_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\fcreationTime\x12\x1f\n" +
 	"\bduration\x18\b \x01(\tH\x06R\bduration\x88\x01\x01\x12\x1f\n" +
-	"\bposition\x18\t \x01(\x05H\aR\bposition\x88\x01\x01B\x05\n" +
+	"\bposition\x18\t \x01(\x05H\aR\bposition\x88\x01\x01\x12&\n" +
+	"\ftarget_image\x18\n" +
+	" \x01(\tH\bR\vtargetImage\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_build_idB\f\n" +
@@ -1581,11 +1874,42 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\a_reasonB\x0e\n" +
 	"\f_details_uriB\v\n" +
 	"\t_durationB\v\n" +
-	"\t_position\"=\n" +
+	"\t_positionB\x0f\n" +
+	"\r_target_imageB\n" +
+	"\n" +
+	"\b_message\"=\n" +
 	"\x16RevokeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x19\n" +
-	"\x17RevokeContainerResponse\"0\n" +
+	"\x17RevokeContainerResponse\",\n" +
+	"\x14NameContainerRequest\x12\x14\n" +
+	"\x02id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x02id\"\xc9\x03\n" +
+	"\x15NameContainerResponse\x12\"\n" +
+	"\n" +
+	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
+	"\x0fcontainer_token\x18\x02 \x01(\tH\x01R\x0econtainerToken\x88\x01\x01\x12&\n" +
+	"\ftarget_image\x18\x03 \x01(\tH\x02R\vtargetImage\x88\x01\x01\x12:\n" +
+	"\n" +
+	"expiration\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expiration\x12,\n" +
+	"\x0fcontainer_image\x18\x05 \x01(\tH\x03R\x0econtainerImage\x88\x01\x01\x12\x1e\n" +
+	"\bbuild_id\x18\x06 \x01(\tH\x04R\abuildId\x88\x01\x01\x12\x1b\n" +
+	"\x06freeze\x18\a \x01(\bH\x05R\x06freeze\x88\x01\x01\x12!\n" +
+	"\tsucceeded\x18\b \x01(\bH\x06R\tsucceeded\x88\x01\x01B\r\n" +
+	"\v_request_idB\x12\n" +
+	"\x10_container_tokenB\x0f\n" +
+	"\r_target_imageB\x12\n" +
+	"\x10_container_imageB\v\n" +
+	"\t_build_idB\t\n" +
+	"\a_freezeB\f\n" +
+	"\n" +
+	"_succeeded\"5\n" +
+	"\x12RevokeBuildRequest\x12\x1f\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"@\n" +
+	"\x13RevokeBuildResponse\x12\x1d\n" +
+	"\arevoked\x18\x01 \x01(\x05H\x00R\arevoked\x88\x01\x01B\n" +
+	"\n" +
+	"\b_revoked\"0\n" +
 	"\x12RevokeTokenRequest\x12\x1a\n" +
 	"\x05token\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x05token\"\x15\n" +
 	"\x13RevokeTokenResponse\"\x17\n" +
@@ -1622,13 +1946,15 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xca\v\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xe6\r\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x9e\x01\n" +
 	"\x11DescribeContainer\x12..slipway.container.v1.DescribeContainerRequest\x1a/.slipway.container.v1.DescribeContainerResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha2/container/{request_id}\x12\xa8\x01\n" +
 	"\x12GetContainerStatus\x12/.slipway.container.v1.GetContainerStatusRequest\x1a0.slipway.container.v1.GetContainerStatusResponse\"/\x82\xd3\xe4\x93\x02)\x12'/v1alpha2/container/{request_id}/status\x12\x98\x01\n" +
-	"\x0fRevokeContainer\x12,.slipway.container.v1.RevokeContainerRequest\x1a-.slipway.container.v1.RevokeContainerResponse\"(\x82\xd3\xe4\x93\x02\"* /v1alpha2/container/{request_id}\x12\x84\x01\n" +
+	"\x0fRevokeContainer\x12,.slipway.container.v1.RevokeContainerRequest\x1a-.slipway.container.v1.RevokeContainerResponse\"(\x82\xd3\xe4\x93\x02\"* /v1alpha2/container/{request_id}\x12\x8f\x01\n" +
+	"\rNameContainer\x12*.slipway.container.v1.NameContainerRequest\x1a+.slipway.container.v1.NameContainerResponse\"%\x82\xd3\xe4\x93\x02\x1f\"\x1d/v1alpha2/container/{id}/name\x12\x87\x01\n" +
+	"\vRevokeBuild\x12(.slipway.container.v1.RevokeBuildRequest\x1a).slipway.container.v1.RevokeBuildResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1alpha1/builds/{build_id}\x12\x84\x01\n" +
 	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12\x82\x01\n" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12e\n" +
 	"\fResolveToken\x12).slipway.container.v1.ResolveTokenRequest\x1a*.slipway.container.v1.ResolveTokenResponse\x12e\n" +
@@ -1648,7 +1974,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -1660,63 +1986,72 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*GetContainerStatusResponse)(nil),   // 7: slipway.container.v1.GetContainerStatusResponse
 	(*RevokeContainerRequest)(nil),       // 8: slipway.container.v1.RevokeContainerRequest
 	(*RevokeContainerResponse)(nil),      // 9: slipway.container.v1.RevokeContainerResponse
-	(*RevokeTokenRequest)(nil),           // 10: slipway.container.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),          // 11: slipway.container.v1.RevokeTokenResponse
-	(*GetServiceInfoRequest)(nil),        // 12: slipway.container.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),       // 13: slipway.container.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                  // 14: slipway.container.v1.ServiceInfo
-	(*ResolveTokenRequest)(nil),          // 15: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 16: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 17: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 18: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 19: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 20: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 21: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 22: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 23: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 24: google.protobuf.Timestamp
-	(*ContainerConfig)(nil),              // 25: slipway.container.v1.ContainerConfig
-	(*Plan)(nil),                         // 26: slipway.container.v1.Plan
+	(*NameContainerRequest)(nil),         // 10: slipway.container.v1.NameContainerRequest
+	(*NameContainerResponse)(nil),        // 11: slipway.container.v1.NameContainerResponse
+	(*RevokeBuildRequest)(nil),           // 12: slipway.container.v1.RevokeBuildRequest
+	(*RevokeBuildResponse)(nil),          // 13: slipway.container.v1.RevokeBuildResponse
+	(*RevokeTokenRequest)(nil),           // 14: slipway.container.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),          // 15: slipway.container.v1.RevokeTokenResponse
+	(*GetServiceInfoRequest)(nil),        // 16: slipway.container.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),       // 17: slipway.container.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),                  // 18: slipway.container.v1.ServiceInfo
+	(*ResolveTokenRequest)(nil),          // 19: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 20: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 21: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 22: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 23: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 24: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 25: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 26: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 27: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 28: google.protobuf.Timestamp
+	(*ContainerConfig)(nil),              // 29: slipway.container.v1.ContainerConfig
+	(*Plan)(nil),                         // 30: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	23, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	24, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	23, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	24, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
-	25, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	24, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	24, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	24, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	24, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	14, // 9: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	26, // 10: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 11: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	2,  // 12: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	4,  // 13: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	6,  // 14: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	8,  // 15: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	10, // 16: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	12, // 17: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	15, // 18: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	17, // 19: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	21, // 20: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	19, // 21: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 22: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 23: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 24: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	7,  // 25: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	9,  // 26: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	11, // 27: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	13, // 28: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	16, // 29: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	18, // 30: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	22, // 31: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	20, // 32: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	22, // [22:33] is the sub-list for method output_type
-	11, // [11:22] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	27, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	28, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	27, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	28, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	29, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	28, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	28, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	28, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	28, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	28, // 9: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	18, // 10: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	30, // 11: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 12: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	2,  // 13: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	4,  // 14: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	6,  // 15: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	8,  // 16: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	10, // 17: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	12, // 18: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	14, // 19: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	16, // 20: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	19, // 21: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	21, // 22: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	25, // 23: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	23, // 24: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 25: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	3,  // 26: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	5,  // 27: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	7,  // 28: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	9,  // 29: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	11, // 30: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	13, // 31: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	15, // 32: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	17, // 33: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	20, // 34: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	22, // 35: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	26, // 36: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	24, // 37: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	25, // [25:38] is the sub-list for method output_type
+	12, // [12:25] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -1730,14 +2065,16 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_container_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[5].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[7].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[14].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[13].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

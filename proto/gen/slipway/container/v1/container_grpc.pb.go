@@ -26,6 +26,8 @@ const (
 	ContainerService_DescribeContainer_FullMethodName    = "/slipway.container.v1.ContainerService/DescribeContainer"
 	ContainerService_GetContainerStatus_FullMethodName   = "/slipway.container.v1.ContainerService/GetContainerStatus"
 	ContainerService_RevokeContainer_FullMethodName      = "/slipway.container.v1.ContainerService/RevokeContainer"
+	ContainerService_NameContainer_FullMethodName        = "/slipway.container.v1.ContainerService/NameContainer"
+	ContainerService_RevokeBuild_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeBuild"
 	ContainerService_RevokeToken_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeToken"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
 	ContainerService_ResolveToken_FullMethodName         = "/slipway.container.v1.ContainerService/ResolveToken"
@@ -56,6 +58,13 @@ type ContainerServiceClient interface {
 	// nobody else waits for it. The response is 204, however often it is
 	// repeated.
 	RevokeContainer(ctx context.Context, in *RevokeContainerRequest, opts ...grpc.CallOption) (*RevokeContainerResponse, error)
+	// NameContainer returns a fresh name for what an earlier request has named, or a
+	// build has made, with the rights of whoever asks now. Nothing is built.
+	// NOT_FOUND when it no longer exists.
+	NameContainer(ctx context.Context, in *NameContainerRequest, opts ...grpc.CallOption) (*NameContainerResponse, error)
+	// RevokeBuild revokes the names that the caller has of a build, and cancels it if
+	// nobody else waits for it. The Bearer token says who the caller is.
+	RevokeBuild(ctx context.Context, in *RevokeBuildRequest, opts ...grpc.CallOption) (*RevokeBuildResponse, error)
 	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
@@ -128,6 +137,26 @@ func (c *containerServiceClient) RevokeContainer(ctx context.Context, in *Revoke
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevokeContainerResponse)
 	err := c.cc.Invoke(ctx, ContainerService_RevokeContainer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) NameContainer(ctx context.Context, in *NameContainerRequest, opts ...grpc.CallOption) (*NameContainerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NameContainerResponse)
+	err := c.cc.Invoke(ctx, ContainerService_NameContainer_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) RevokeBuild(ctx context.Context, in *RevokeBuildRequest, opts ...grpc.CallOption) (*RevokeBuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeBuildResponse)
+	err := c.cc.Invoke(ctx, ContainerService_RevokeBuild_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +263,13 @@ type ContainerServiceServer interface {
 	// nobody else waits for it. The response is 204, however often it is
 	// repeated.
 	RevokeContainer(context.Context, *RevokeContainerRequest) (*RevokeContainerResponse, error)
+	// NameContainer returns a fresh name for what an earlier request has named, or a
+	// build has made, with the rights of whoever asks now. Nothing is built.
+	// NOT_FOUND when it no longer exists.
+	NameContainer(context.Context, *NameContainerRequest) (*NameContainerResponse, error)
+	// RevokeBuild revokes the names that the caller has of a build, and cancels it if
+	// nobody else waits for it. The Bearer token says who the caller is.
+	RevokeBuild(context.Context, *RevokeBuildRequest) (*RevokeBuildResponse, error)
 	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
@@ -276,6 +312,12 @@ func (UnimplementedContainerServiceServer) GetContainerStatus(context.Context, *
 }
 func (UnimplementedContainerServiceServer) RevokeContainer(context.Context, *RevokeContainerRequest) (*RevokeContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeContainer not implemented")
+}
+func (UnimplementedContainerServiceServer) NameContainer(context.Context, *NameContainerRequest) (*NameContainerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method NameContainer not implemented")
+}
+func (UnimplementedContainerServiceServer) RevokeBuild(context.Context, *RevokeBuildRequest) (*RevokeBuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeBuild not implemented")
 }
 func (UnimplementedContainerServiceServer) RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeToken not implemented")
@@ -406,6 +448,42 @@ func _ContainerService_RevokeContainer_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_NameContainer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NameContainerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).NameContainer(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_NameContainer_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).NameContainer(ctx, req.(*NameContainerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_RevokeBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeBuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).RevokeBuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_RevokeBuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).RevokeBuild(ctx, req.(*RevokeBuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_RevokeToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RevokeTokenRequest)
 	if err := dec(in); err != nil {
@@ -526,6 +604,14 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeContainer",
 			Handler:    _ContainerService_RevokeContainer_Handler,
+		},
+		{
+			MethodName: "NameContainer",
+			Handler:    _ContainerService_NameContainer_Handler,
+		},
+		{
+			MethodName: "RevokeBuild",
+			Handler:    _ContainerService_RevokeBuild_Handler,
 		},
 		{
 			MethodName: "RevokeToken",

@@ -1,0 +1,206 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/upstream"
+)
+
+// NameContainer returns a fresh name for what an earlier request or a build has made
+// one for (gateway/contract/container-service.md#fresh-names). Nobody reads by it what
+// they could not have asked for anew.
+func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContainerRequest) (*containerv1.NameContainerResponse, error) {
+	named, err := s.named(ctx, req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	plan := named.plan
+	plan.Token, plan.Expiration = newToken(), s.expiration()
+	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
+		return nil, fault.Invalid.Newf("The name of the image is %d characters too long to be served", n)
+	}
+	if err := s.extendLayers(ctx, plan); err != nil {
+		return nil, err
+	}
+	if err := s.keep(ctx, named.request, plan); err != nil {
+		return nil, err
+	}
+	out := &containerv1.NameContainerResponse{
+		RequestId: proto.String(plan.GetToken()), TargetImage: proto.String(s.targetImage(plan)),
+		ContainerImage: proto.String(containerImage(plan, named.request)),
+		BuildId:        rpc.Optional(plan.GetBuildId()), Freeze: proto.Bool(plan.GetFrozen()),
+	}
+	if !plan.GetFrozen() {
+		out.ContainerToken, out.Expiration = proto.String(plan.GetToken()), plan.GetExpiration()
+	}
+	if plan.GetBuildId() == "" || plan.GetBuilt() {
+		out.Succeeded = proto.Bool(true)
+	}
+	return out, nil
+}
+
+// named is what an id stands for, as its caller may have it now.
+func (s *Service) named(ctx context.Context, id string) (record, error) {
+	if isToken(id) {
+		return s.requestedBefore(ctx, id)
+	}
+	plan, err := s.builtBefore(ctx, id)
+	return record{plan: plan, request: &containerv1.ContainerRequest{}}, err
+}
+
+// requestedBefore is an earlier request, for whoever made it. One without a user is
+// for everybody who knows its id; but what it adds to its image may be secret, and
+// the name is a password with an end: once that has come nobody gets it again.
+func (s *Service) requestedBefore(ctx context.Context, id string) (record, error) {
+	rec, err := s.store.get(ctx, id)
+	switch {
+	case errors.Is(err, fault.NotFound):
+		return rec, err
+	case err != nil:
+		return rec, s.sqlFault("reading a request", err)
+	case !rec.revoked.IsZero():
+		return rec, fault.NotFound.Newf("The request was revoked: make it again to get another name")
+	}
+	owner := rec.plan.GetIdentity()
+	who, err := s.identifyAs(ctx, owner)
+	if err != nil {
+		return rec, err
+	}
+	if owner != nil && caller.Of(who) != caller.Of(owner) {
+		return rec, fault.Denied.Newf("The request was made by a user, and a fresh name is for that user alone")
+	}
+	if owner == nil && rec.plan.GetConfig() != nil && rec.expires.Before(s.deps.Now()) {
+		return rec, fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
+	}
+	rec.plan.Identity = who
+	return rec, s.reread(ctx, rec.plan)
+}
+
+// reread makes sure that the caller of a plan may have its image now.
+func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) error {
+	if plan.GetBuildId() != "" {
+		b, err := s.locate(ctx, plan.GetBuildId())
+		if err == nil {
+			err = mayHave(b, plan.GetIdentity())
+		}
+		if err != nil {
+			return err
+		}
+		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
+		return s.stillThere(ctx, plan)
+	}
+	src := plan.GetSource()
+	image, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
+	if err != nil {
+		return fmt.Errorf("reading the image of a stored request: %w", err)
+	}
+	resolved, _, err := s.sources.resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
+	plan.Digests = []string{resolved.String()}
+	return err
+}
+
+// builtBefore is what a build has made, or is making, without anything added.
+func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan, error) {
+	b, err := s.locate(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	var owner *platformv1.Identity
+	if b.GetScope() != "" { // it knows the workspace, which only its members may claim
+		owner = b.GetIdentity()
+	}
+	who, err := s.identifyAs(ctx, owner)
+	if err != nil {
+		return nil, err
+	}
+	if err := mayHave(b, who); err != nil {
+		return nil, err
+	}
+	t := b.GetTarget()
+	plan := &containerv1.Plan{
+		Source: &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag()},
+		Name:   t.GetRepository(), Reference: t.GetTag(), Platform: b.GetPlatform(), Identity: who,
+		BuildId: id, Built: b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, Frozen: b.GetFrozen(),
+	}
+	if b.GetFormat() == formatSif {
+		plan.Format = formatSif
+	}
+	return plan, s.stillThere(ctx, plan)
+}
+
+// locate finds a build; fault.NotFound for one that has failed, too.
+func (s *Service) locate(ctx context.Context, id string) (*buildv1.LocateBuildResponse, error) {
+	if s.deps.Build == nil {
+		return nil, fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
+	}
+	b, err := s.deps.Build.LocateBuild(ctx, &buildv1.LocateBuildRequest{BuildId: id})
+	if err != nil {
+		return nil, err
+	}
+	if b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED {
+		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to build it anew", id, b.GetReason())
+	}
+	return b, nil
+}
+
+// mayHave says whether the image of a build is for somebody.
+func mayHave(b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
+	if b.GetScope() == "" || b.GetScope() == scopeOf(caller.Of(who)) {
+		return nil
+	}
+	return fault.Denied.Newf("The image of this build is for those alone who may read what it was built from, or push to its repository: " +
+		"make the request again as yourself")
+}
+
+// stillThere looks at an image that was built: stores do not keep all of them for
+// ever.
+func (s *Service) stillThere(ctx context.Context, plan *containerv1.Plan) error {
+	if !plan.GetBuilt() {
+		return nil
+	}
+	src := plan.GetSource()
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
+	if err != nil {
+		return err
+	}
+	_, err = s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
+	if errors.Is(err, fault.NotFound) {
+		return fault.NotFound.New("The image is no longer kept; make the request again to build it anew", err)
+	}
+	return err
+}
+
+// extendLayers keeps the layers of a plan for as long as its name works.
+func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) error {
+	for _, l := range plan.GetConfig().GetLayers() {
+		if l.GetLocation() != dataPrefix {
+			continue
+		}
+		there, err := s.store.extendLayer(ctx, l.GetGzipDigest(), plan.GetExpiration().AsTime())
+		if err != nil {
+			return s.sqlFault("keeping a layer", err)
+		}
+		if !there {
+			return fault.NotFound.Newf("The layer %s of the request is no longer kept: make the request again, with the layer", l.GetGzipDigest())
+		}
+	}
+	return nil
+}
+
+// identifyAs lets the caller in, in the workspace of an identity.
+func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*platformv1.Identity, error) {
+	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
+}
