@@ -43,7 +43,11 @@ func TestCommandLine(t *testing.T) {
 			}
 			return out
 		}
-		target := ok("image", image, "--layer", dir, "--env", "A=b", "--entrypoint", "/bin/new", "--platform", "linux/arm64")
+		first := ok("image", image, "--layer", dir, "--env", "A=b", "--entrypoint", "/bin/new", "--platform", "linux/arm64")
+		target := ok("get", first) // another name of the same image
+		if target == first {
+			t.Errorf("slipway get printed the old name")
+		}
 		img := pull(t, target, "arm64")
 		cf, err := img.ConfigFile()
 		if err != nil || !slices.Contains(cf.Config.Env, "A=b") || cf.Config.Entrypoint[0] != "/bin/new" {

@@ -80,13 +80,21 @@ func TestAccounts(t *testing.T) {
 		{"workspaces", "ID  WORKSPACE   VISIBILITY  ROLE\n3   lab/rnaseq  PRIVATE     owner\n", mine},
 		{"credentials list", "ID   NAME  PROVIDER       REGISTRY  USER  LAST USED\nabc  quay  container-reg  quay.io   ada   2026-01-31T12:00:00Z\n", map[string]string{"GET /api/credentials": credsAnswer}},
 		{"credentials add q --registry quay.io -u ada --workspace 3 --password-file " + password, "abc\n", map[string]string{
+			`POST /v1alpha2/validate-creds {"userName":"ada","password":"pa ss","registry":"quay.io"}`:                                                                      "true",
 			`POST /api/credentials?workspaceId=3 {"credentials":{"name":"q","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada","password":"pa ss"}}}`: `{"credentialsId":"abc"}`,
 		}},
 		{"credentials add cloud --provider aws --keys-file " + keys + " --description d -o json", "{\n  \"credentialsId\": \"abc\"\n}\n", map[string]string{
 			`POST /api/credentials {"credentials":{"name":"cloud","provider":"aws","description":"d","keys":{"accessKey":"a"}}}`: `{"credentialsId":"abc"}`,
 		}},
 		{"credentials update quay --name new --password-file " + password, "Changed credentials quay.\n", map[string]string{
+			`POST /v1alpha2/validate-creds {"userName":"ada","password":"pa ss","registry":"quay.io"}`: "true",
 			"GET /api/credentials": credsAnswer, `PUT /api/credentials/abc {"credentials":{"name":"new","keys":{"password":"pa ss"}}}`: "",
+		}},
+		{"credentials add q -u ada --no-verify --password-file " + password, "abc\n", map[string]string{
+			`POST /api/credentials {"credentials":{"name":"q","provider":"container-reg","keys":{"userName":"ada","password":"pa ss"}}}`: `{"credentialsId":"abc"}`,
+		}},
+		{"credentials update quay --name new", "Changed credentials quay.\n", map[string]string{
+			"GET /api/credentials": credsAnswer, `PUT /api/credentials/abc {"credentials":{"name":"new","keys":{}}}`: "",
 		}},
 		{"credentials delete abc --checked", "Deleted credentials abc.\n", map[string]string{"GET /api/credentials": credsAnswer, "DELETE /api/credentials/abc?checked=true": ""}},
 		{
@@ -117,6 +125,27 @@ func TestAccounts(t *testing.T) {
 				t.Errorf("exit code %d, printed\n%s%s\nwant\n%s", got.code, got.out, got.errs, c.out)
 			}
 		})
+	}
+}
+
+// TestLoginsAreTried: one that does not work is not kept.
+func TestLoginsAreTried(t *testing.T) {
+	t.Parallel()
+	password := write(t, "password", "pa ss\n")
+	const try = `POST /v1alpha2/validate-creds {"userName":"ada","password":"pa ss","registry":"docker.io"}`
+	for answer, want := range map[string]string{
+		"false": "trying the login at docker.io: the registry refuses the user name or the password; nothing was kept: mend it, or give --no-verify",
+		"true":  "docker.io accepts the login. From now on images below docker.io are read and pushed with it, on your behalf alone",
+	} {
+		answers := map[string]string{try: answer}
+		if answer == "true" {
+			answers[`POST /api/credentials {"credentials":{"name":"hub","provider":"container-reg","keys":{"userName":"ada","password":"pa ss"}}}`] = `{"credentialsId":"abc"}`
+		}
+		env := map[string]string{"SLIPWAY_SERVER": asked(t, answers), "SLIPWAY_TOKEN": "secret"}
+		got := slipway(t.Context(), env, "credentials", "add", "hub", "-u", "ada", "--password-file", password)
+		if !strings.Contains(got.errs, want) || (got.code == 0) != (answer == "true") {
+			t.Errorf("%s: %+v, want %q", answer, got, want)
+		}
 	}
 }
 

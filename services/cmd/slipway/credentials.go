@@ -34,11 +34,23 @@ func (c *client) credentials(ctx context.Context, query url.Values) ([]byte, []*
 
 // credentialsID finds credentials by id or name.
 func (c *client) credentialsID(ctx context.Context, query url.Values, key string) (string, error) {
+	kept, err := c.keptCredentials(ctx, query, key)
+	return kept.GetId(), err
+}
+
+// keptCredentials finds a record by id or name.
+func (c *client) keptCredentials(ctx context.Context, query url.Values, key string) (*platformv1.CredentialsRecord, error) {
 	_, list, err := c.credentials(ctx, query)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return idOf(list, key, "record of credentials", func(r *platformv1.CredentialsRecord) (string, string) { return r.GetId(), r.GetName() })
+	id, err := idOf(list, key, "record of credentials", func(r *platformv1.CredentialsRecord) (string, string) { return r.GetId(), r.GetName() })
+	for _, r := range list {
+		if r.GetId() == id {
+			return r, err
+		}
+	}
+	return nil, err
 }
 
 // within returns a client, and the query of calls in a workspace.

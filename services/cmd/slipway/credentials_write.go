@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
@@ -93,6 +94,8 @@ The password is asked for, or read with --password-stdin or --password-file. A
 login for a path of a registry, such as quay.io/team, is used below that path;
 the longest one wins. With --workspace everybody in the workspace uses it.
 
+The server tries the login before it is kept, and uses it from then on, at once.
+
 --provider and --keys-file keep what the server stores and does not use itself.`,
 		Example: `  slipway credentials add quay --registry quay.io --username team+robot
   pass show quay | slipway credentials add quay --registry quay.io -u team+robot --password-stdin
@@ -103,6 +106,7 @@ the longest one wins. With --workspace everybody in the workspace uses it.
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.provider, "provider", registryProvider, "What the keys are for; all but "+registryProvider+" need --keys-file.")
 	complete(cmd, "provider", registryProvider)
+	unseen := noVerifyFlag(cmd)
 	workspace := workspaceFlag(cmd, s, "to keep it in")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -121,12 +125,19 @@ the longest one wins. With --workspace everybody in the workspace uses it.
 			return err
 		}
 		spec.Name, spec.Provider = &args[0], &f.provider
+		var tried *inspectv1.Login
+		if f.keysFile == "" && !*unseen {
+			if tried, err = c.try(cmd.Context(), spec, nil); err != nil {
+				return err
+			}
+		}
 		var res platformv1.CreateCredentialsResponse
 		what := call{method: http.MethodPost, path: "/api/credentials", query: query, signed: true, body: &platformv1.CredentialsBody{Credentials: spec}}
 		raw, err := c.do(cmd.Context(), what, &res)
 		if err != nil {
 			return fmt.Errorf("keeping the credentials %s: %w", args[0], err)
 		}
+		sayTried(cmd, tried)
 		return output.print(cmd.OutOrStdout(), raw, table{{res.GetCredentialsId()}})
 	}
 	return cmd
@@ -146,6 +157,7 @@ func credentialsUpdateCommand(s *settings) *cobra.Command {
 	cmd.Flags().BoolVar(&f.ask, "password", false, "Ask for a new password.")
 	cmd.Flags().StringVar(&name, "name", "", "The new name.")
 	complete(cmd, "name")
+	unseen := noVerifyFlag(cmd)
 	workspace := workspaceFlag(cmd, s, "to look in")
 	cmd.ValidArgsFunction = s.offersCredentials(workspace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -163,14 +175,21 @@ func credentialsUpdateCommand(s *settings) *cobra.Command {
 		if spec.Name == nil && spec.Description == nil && len(spec.GetKeys().GetFields()) == 0 {
 			return usagef("nothing is to change; say what")
 		}
-		id, err := c.credentialsID(cmd.Context(), query, args[0])
+		kept, err := c.keptCredentials(cmd.Context(), query, args[0])
 		if err != nil {
 			return err
 		}
-		what := call{method: http.MethodPut, path: "/api/credentials/" + id, query: query, signed: true, body: &platformv1.CredentialsBody{Credentials: spec}}
+		var tried *inspectv1.Login
+		if f.keysFile == "" && !*unseen {
+			if tried, err = c.try(cmd.Context(), spec, kept); err != nil {
+				return err
+			}
+		}
+		what := call{method: http.MethodPut, path: "/api/credentials/" + kept.GetId(), query: query, signed: true, body: &platformv1.CredentialsBody{Credentials: spec}}
 		if _, err := c.do(cmd.Context(), what, nil); err != nil {
 			return fmt.Errorf("changing the credentials %s: %w", args[0], err)
 		}
+		sayTried(cmd, tried)
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Changed credentials %s.\n", printable(args[0]))
 		return err
 	}
