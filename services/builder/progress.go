@@ -44,7 +44,7 @@ type vertex struct {
 
 // How much of a step's output its failure repeats.
 const (
-	lastLines     = 8
+	lastLines     = 100
 	lastLineBytes = 300
 )
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	gateway "github.com/moby/buildkit/frontend/gateway/pb"
@@ -19,8 +20,16 @@ import (
 // killed is the exit code of a step that was ended by force.
 const killed = 137
 
-// messageBytes is how long a failure's message may be.
-const messageBytes = 2000
+const (
+	// messageBytes is how long a failure's message may be.
+	messageBytes = 8000
+	// endLines are those of a step that failed that its message ends with; the log has
+	// them all.
+	endLines = 12
+)
+
+// colours are sequences that steer a terminal, of a text that is read elsewhere, too.
+var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
 
 // failure says in words why the daemon made no image.
 func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bool) *Failure {
@@ -32,11 +41,11 @@ func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bo
 	exited := errors.As(err, &exit)
 	switch {
 	case exited && p.solve:
-		return &Failure{Solve, p.words("The Conda environment could not be solved"), err}
+		return &Failure{Solve, p.words("The Conda environment could not be solved", p.complaint()), err}
 	case exited && exit.ExitCode == killed && outOfMemory():
-		return &Failure{Memory, p.words(p.subject() + " needs more memory than a build may have"), err}
+		return &Failure{Memory, p.words(p.subject()+" needs more memory than a build may have", p.lastWords()), err}
 	case exited:
-		return &Failure{Build, p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode)), err}
+		return &Failure{Build, p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.lastWords()), err}
 	case gone(err):
 		return &Failure{Internal, "The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error())}
 	case strings.HasPrefix(p.said(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
@@ -84,12 +93,34 @@ func (p *progress) subject() string {
 	return "The step " + fault.Clip(p.redact(p.failed.name), lastLineBytes)
 }
 
-// words adds the step's last lines to a text.
-func (p *progress) words(text string) string {
-	if p.failed == nil || len(p.failed.last) == 0 {
+// words adds lines of the step to a text.
+func (p *progress) words(text string, lines []string) string {
+	if len(lines) == 0 {
 		return text
 	}
-	return fault.Clip(text+":\n"+strings.Join(p.failed.last, "\n"), messageBytes)
+	return fault.Clip(colours.ReplaceAllString(text+":\n"+strings.Join(lines, "\n"), ""), messageBytes)
+}
+
+// lastWords are the last lines of the step that failed.
+func (p *progress) lastWords() []string {
+	if p.failed == nil {
+		return nil
+	}
+	return p.failed.last[max(0, len(p.failed.last)-endLines):]
+}
+
+// complaint is what the solver says, from its beginning, without what went before:
+// every package that is missing is in it.
+func (p *progress) complaint() []string {
+	if p.failed == nil {
+		return nil
+	}
+	for i, line := range p.failed.last {
+		if strings.Contains(line, "Could not solve") {
+			return p.failed.last[i:]
+		}
+	}
+	return p.failed.last
 }
 
 // said is the daemon's own text, without the frames that it puts around it.
@@ -98,5 +129,5 @@ func (p *progress) said(err error) string {
 	for _, frame := range []string{"failed to solve: ", "rpc error: code = Unknown desc = ", "failed to solve: "} {
 		text = strings.TrimPrefix(text, frame)
 	}
-	return fault.Clip(p.redact(text), messageBytes)
+	return fault.Clip(p.redact(colours.ReplaceAllString(text, "")), messageBytes)
 }

@@ -66,7 +66,7 @@ func TestAccounts(t *testing.T) {
 	}{
 		{
 			"tokens list", "ID                NAME           CREATED               LAST USED  EXPIRES\n" +
-				"9007199254740991  lap\uFFFD[31mtop    2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
+				"9007199254740991  laptop         2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
 				"5                 ci             2026-01-31T12:00:00Z  never      never\n" +
 				"6                 session of nf  2026-01-31T12:00:00Z  never      never\n",
 			map[string]string{"GET /api/tokens": tokensAnswer},
@@ -109,7 +109,7 @@ func TestAccounts(t *testing.T) {
 			"TASK  HASH  PROCESS  NAME  STATUS  EXIT  SUBMITTED  ENDED\n7     ab/c           A (1  FAILED  137              \n",
 			map[string]string{"GET /api/workflow/r1/tasks?search=FAILED&sortBy=complete&sortDir=desc": `{"tasks":[{"task":{"taskId":7,"hash":"ab/c","process":null,"name":"A (1","status":"FAILED","exit":137}}],"total":1}`},
 		},
-		{"__complete tokens delete ", "9007199254740991\tlap\uFFFD[31mtop\n5\tci\n6\tsession of nf\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
+		{"__complete tokens delete ", "9007199254740991\tlaptop\n5\tci\n6\tsession of nf\n:36\n", map[string]string{"GET /api/tokens": tokensAnswer}},
 		{"__complete credentials show --workspace 3 ", "abc\tquay\n:36\n", map[string]string{"GET /api/credentials?workspaceId=3": credsAnswer}},
 		{"__complete runs show ", "r1\thappy_ørsted, RUNNING\n:36\n", map[string]string{"GET /api/workflow": `{"workflows":[{"workflow":` + running + `,"progress":null}]}`}},
 		{"__complete image x --workspace ", "lab/rnaseq\t3\n:36\n", mine},

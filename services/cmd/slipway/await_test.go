@@ -29,7 +29,7 @@ func sse(w http.ResponseWriter, from, to int, more string) {
 const (
 	phase   = "event: phase\nid: 0\ndata: build\n\n"
 	success = "event: done\nid: 9\ndata: {\"succeeded\":true}\n\n"
-	failure = "event: done\nid: 9\ndata: {\"succeeded\":false,\"reason\":\"build\",\"message\":\"RUN ended with 1\"}\n\n"
+	failure = "event: done\nid: 9\ndata: {\"succeeded\":false,\"reason\":\"build\",\"message\":\"RUN ended with 1:\\n  \\u001b[31ma.c:1\\u001b[0m\"}\n\n"
 	done    = `{"id":"abc123","status":"DONE","succeeded":true,"buildId":"beef_1"}`
 )
 
@@ -79,7 +79,7 @@ func TestAwait(t *testing.T) {
 		{name: "there already", b: &builder{submit: strings.Replace(builtAnswer, `"mirror"`, `"succeeded":true,"mirror"`, 1)}, out: builtName},
 		{name: "failed", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 1, failure)
-		}}, errs: "line 1\nslipway: build beef_1 failed (build): RUN ended with 1\n", code: 1},
+		}}, errs: "line 1\nslipway: build beef_1 failed (build): RUN ended with 1:\n  a.c:1\n", code: 1},
 		{name: "broken connections", b: &builder{submit: builtAnswer, status: isDone, events: func(n int, w http.ResponseWriter, r *http.Request) {
 			last := r.Header.Get("Last-Event-ID")
 			if want := map[int]string{1: "", 2: "2", 3: "2", 4: "4"}[n]; last != want {
@@ -197,7 +197,7 @@ func TestLogs(t *testing.T) {
 		}, {
 			name: "followed to a failure", args: []string{"logs", "beef_1", "-f"},
 			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/events", answer: "event: log\ndata: one\n\n" + failure},
-			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1\n"}, code: 1,
+			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1:\n  a.c:1\n"}, code: 1,
 		}, {
 			name: "what was not built", args: []string{"logs", "h/wt/abc123/a:1"},
 			ex:   exchange{call: "GET /v1alpha2/container/abc123", answer: `{"requestId":"abc123"}`},

@@ -30,7 +30,7 @@ func (e *ending) fault(id string) error {
 	if e.Message != "" {
 		text += ": " + e.Message
 	}
-	return errors.New(printable(text))
+	return errors.New(printableLines(text))
 }
 
 // follower reads a build's events, across broken connections.

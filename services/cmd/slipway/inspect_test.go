@@ -17,7 +17,7 @@ Created       2026-01-01T00:00:00Z
 Entrypoint    ["sh" "-c"]
 Cmd           ["/bin/bash"]
 Env           PATH=/bin
-              EVIL=a` + "\uFFFD" + `[2J b
+              EVIL=a b
 Working dir   /data
 User          1000
 Layers        sha256:l1   29.7 MB

@@ -103,8 +103,9 @@ func (t table) write(b *bytes.Buffer) {
 	_ = w.Flush()
 }
 
-// printable replaces what is not a visible character.
+// printable leaves out what colours text, and replaces what is not a visible character.
 func printable(s string) string {
+	s = control.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsPrint(r):

@@ -23,7 +23,7 @@ samtools    1.20     h50ea8bc_0  bioconda     505.0 kB
 		`"suggestions":[{"change":"leave the version of htslib open","packages":["samtools=1.20","htslib >=1"]}]}`
 	impossibleText = `samtools 1.20 does not go with htslib 1.17
   you asked for samtools 1.20
-    samtools 1.20 needs htslib >=1.20` + "\uFFFD" + `[2J
+    samtools 1.20 needs htslib >=1.20
   no channel has samtols; did you mean samtools?; it is in defaults
 What would work:
   leave the version of htslib open
