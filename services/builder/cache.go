@@ -70,6 +70,12 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, job Job
 	return nil
 }
 
+// notKept says that a registry took no layers for later builds.
+func notKept(repository string) string {
+	return "The layers were not kept in " + repository + ": its registry did not take them. The image is not affected; " +
+		"later builds are slower. Keep a login at the platform that may push there"
+}
+
 // exportedCache is the digest of the cache manifest that a daemon has pushed; "" for
 // none.
 func exportedCache(response map[string]string) string {

@@ -75,3 +75,22 @@ func TestBuildKitImportsCaches(t *testing.T) {
 		t.Error("a cache was found that is not there")
 	}
 }
+
+// TestBuildKitSaysWhichCacheIsNotKept: a registry that takes no layers harms no image,
+// and the log says so.
+func TestBuildKitSaysWhichCacheIsNotKept(t *testing.T) {
+	w := newWorkshop(t, setup{})
+	w.to.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodGet || r.Method == http.MethodHead || !strings.Contains(r.URL.Path, "/cache/closed/") {
+			return false
+		}
+		rw.WriteHeader(http.StatusForbidden)
+		return true
+	})
+	job := w.job("closed_1", "FROM BASE\nRUN echo x > /x\n")
+	job.Target.CacheRepository = w.to.Host + "/cache/closed"
+	_, out, err := w.build(t, job)
+	if said := "The layers were not kept in " + job.Target.CacheRepository; err != nil || strings.Count(out.String(), said) != 1 {
+		t.Errorf("%v, want %q once in\n%s", err, said, out.String())
+	}
+}

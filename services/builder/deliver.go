@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -175,6 +176,10 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.end(ctx); return nil })
 		w.handBack(msg, job, errDrained)
 		return
+	}
+	if err != nil {
+		first, _, _ := strings.Cut(result.GetMessage(), "\n")
+		out.Print("", fmt.Sprintf("The build failed (%s): %s", result.GetReason(), strings.TrimSuffix(first, ":")))
 	}
 	log.Info("Worker ended a build", "reason", result.GetReason(), "digest", digest, "ms", w.Now().Sub(start).Milliseconds(), "err", err)
 	w.report(ctx, msg, job, out, result)

@@ -131,8 +131,12 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	if digest == "" {
 		return "", &Failure{Internal, "The build service's daemon did not say what it made", nil}
 	}
+	cache := exportedCache(r.ExporterResponse)
 	if job.Exported != nil {
-		job.Exported(exportedCache(r.ExporterResponse))
+		job.Exported(cache)
+	}
+	if cache == "" && len(opt.CacheExports) > 0 { // the daemon says nothing of it
+		out.Print("", notKept(job.Target.GetCacheRepository()))
 	}
 	if job.Recipe.GetConfig() == nil {
 		return digest, nil

@@ -210,7 +210,14 @@ func TestWorkerBuilds(t *testing.T) {
 			if err := proto.Unmarshal(logs(), chunk); err != nil {
 				t.Fatal(err)
 			}
-			if e := chunk.GetEntries(); len(e) != 2 || e[0].GetPhase() != "build" || e[0].GetText() != "first "+id || e[1].GetText() != "second ticket-"+id {
+			ends := ""
+			if !want[id].GetSucceeded() {
+				ends = fmt.Sprintf("The build failed (%s): %s", want[id].GetReason(), want[id].GetMessage())
+			}
+			if e := chunk.GetEntries(); (len(e) == 2) != (ends == "") || e[len(e)-1].GetText() != ends && ends != "" {
+				t.Errorf("the log is %v, and should end with %q", chunk, ends)
+			}
+			if e := chunk.GetEntries(); e[0].GetPhase() != "build" || e[0].GetText() != "first "+id || e[1].GetText() != "second ticket-"+id {
 				t.Errorf("the log is %v", chunk)
 			}
 		}
