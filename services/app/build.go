@@ -14,6 +14,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build"
@@ -64,6 +65,14 @@ func (a *App) builds() buildv1.BuildServiceClient {
 		return nil
 	}
 	return buildv1.NewBuildServiceClient(a.conns["build"])
+}
+
+// containers is the container room; nil where there is none.
+func (a *App) containers() containerv1.ContainerServiceClient {
+	if a.conns["container"] == nil {
+		return nil
+	}
+	return containerv1.NewContainerServiceClient(a.conns["container"])
 }
 
 // conda is the conda room; nil where there is none.

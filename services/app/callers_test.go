@@ -39,7 +39,7 @@ func internalCalls() map[string][]string {
 		"slipway.build.v1.WorkService/GetContext":            {"builder"},
 		"slipway.build.v1.WorkService/GetBuildCredentials":   {"builder"},
 		"slipway.conda.v1.CondaService/SolvePackages":        {"container"},
-		"slipway.container.v1.ContainerService/ResolveToken": {"registry"},
+		"slipway.container.v1.ContainerService/ResolveToken": {"inspect", "registry"},
 		"slipway.container.v1.ContainerService/RecordDigest": {"registry"},
 		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "registry"},
 		"slipway.platform.v1.PlatformService/Authorize":      {"build", "conda", "container", "inspect"},

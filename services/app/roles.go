@@ -33,7 +33,7 @@ func roles() []role {
 		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
 		{"conda", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildConda},
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build", "conda"}}, (*App).buildContainer},
-		{"inspect", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildInspect},
+		{"inspect", need{redis: true, hears: true, rooms: []string{"platform", "container"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
 		{"metrics", need{sql: true, bus: true}, (*App).buildMetrics},
 		{"gateway", need{rooms: []string{"container", "inspect", "build", "conda", "metrics"}}, (*App).buildGateway},
@@ -83,7 +83,7 @@ func addressOf(c config.Config, room string) string {
 
 // spare says whether a role can do without a room.
 func spare(role, room string) bool {
-	return room == "metrics" || room == "conda" || room == "build" && role != "builder"
+	return room == "metrics" || room == "conda" || room == "build" && role != "builder" || room == "container" && role == "inspect"
 }
 
 // shape checks that the chosen roles and the settings make a whole: a process

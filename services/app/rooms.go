@@ -140,8 +140,13 @@ func (a *App) buildInspect() error {
 	if err != nil {
 		return err
 	}
+	public, err := url.Parse(a.cfg.PublicURL)
+	if err != nil {
+		return fmt.Errorf("public_url: %w", err)
+	}
 	s := inspect.New(inspect.Deps{
-		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Platform:   platformv1.NewPlatformServiceClient(a.conns["platform"]),
+		Containers: a.containers(), Host: public.Host,
 		Upstream: a.net.client, Control: a.net.control, Keychain: keys, Limiter: a.limiter(),
 		AnonymousAccess: a.cfg.AnonymousAccess,
 		PullsUser:       a.cfg.LimitPullsUser,

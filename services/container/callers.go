@@ -8,7 +8,7 @@ import (
 
 // Callers says who may make the room's calls. People come through the gateway and
 // are authenticated here; ResolveToken says whose image a token opens, with the
-// identity that made it, and is for the role that serves pulls.
+// identity that made it, and is for the roles that serve pulls and say what is in them.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
@@ -23,8 +23,10 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
 			containerv1.ContainerService_StreamSif_FullMethodName,
 		}},
-		{Roles: []string{"registry"}, Calls: []string{
+		{Roles: []string{"inspect", "registry"}, Calls: []string{
 			containerv1.ContainerService_ResolveToken_FullMethodName,
+		}},
+		{Roles: []string{"registry"}, Calls: []string{
 			containerv1.ContainerService_RecordDigest_FullMethodName,
 		}},
 		{Roles: []string{"registry", "builder"}, Calls: []string{

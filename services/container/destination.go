@@ -59,6 +59,9 @@ func (s *Service) allPublic(ctx context.Context, who caller.ID, r *recipe) (bool
 // isPublic says whether everybody can read an image; fault.Invalid when not even the
 // caller can.
 func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, image oci.Reference) (bool, error) {
+	if s.deps.tokenIn(image) != "" {
+		return false, errGiven(field, image)
+	}
 	if s.deps.owns(image.Registry, image.Repository) {
 		return false, errImageNotFound(field, image, nil)
 	}

@@ -18,6 +18,9 @@ const formatSif = "sif"
 
 // freezeRequest asks the build room for a copy of an existing image as it is now.
 func (s *Service) freezeRequest(ctx context.Context, r request, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
+	if s.deps.tokenIn(r.image) != "" {
+		return nil, errGiven("containerImage", r.image)
+	}
 	if s.deps.owns(r.image.Registry, r.image.Repository) {
 		return nil, errImageNotFound("containerImage", r.image, nil)
 	}

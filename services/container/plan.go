@@ -19,6 +19,9 @@ import (
 
 // imagePlan looks the image up and says what the registry will serve.
 func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
+	if token := s.deps.tokenIn(r.image); token != "" {
+		return s.givenPlan(ctx, r, token)
+	}
 	if s.deps.owns(r.image.Registry, r.image.Repository) {
 		return nil, errImageNotFound("containerImage", r.image, nil)
 	}

@@ -122,7 +122,15 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
 		return submission{}, err
 	}
-	return submission{plan: plan, request: r.raw}, s.keep(ctx, r.raw, plan)
+	out := submission{plan: plan, request: r.raw}
+	if s.deps.tokenIn(r.image) != "" { // the token in it is not kept, and not shown again
+		out.request = proto.CloneOf(r.raw)
+		out.request.ContainerImage = ""
+	}
+	if plan.GetBuildId() != "" {
+		out.build = &buildv1.SubmitBuildResponse{BuildId: plan.GetBuildId(), Cached: true, Succeeded: plan.GetBuilt()}
+	}
+	return out, s.keep(ctx, out.request, plan)
 }
 
 // submitRecipe has the image built, unless it is there or under way, or cannot be.

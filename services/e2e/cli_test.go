@@ -57,10 +57,12 @@ func TestCommandLine(t *testing.T) {
 			t.Error("the directory is not in the image")
 		}
 		for args, want := range map[string]string{
-			"status " + target:                             "DONE",
-			"describe " + target:                           image,
-			"inspect " + image:                             "linux/arm64",
-			"inspect " + image + " --platform linux/amd64": "/bin/entry",
+			"status " + target:                              "DONE",
+			"describe " + target:                            image,
+			"inspect " + target + " --platform linux/arm64": "A=b",
+			"image " + target + " --env C=d":                "/wt/",
+			"inspect " + image:                              "linux/arm64",
+			"inspect " + image + " --platform linux/amd64":  "/bin/entry",
 			"info":                        "1.31.0",
 			"info -o json":                `"version"`,
 			"completion bash":             "complete",

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
@@ -37,17 +38,16 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if err != nil {
 		return nil, err
 	}
-	access, err := s.deps.Keychain.Access(ctx, caller.Of(who), image.Registry, image.Repository)
-	if err != nil {
-		return nil, err
-	}
 	if err := s.charge(ctx, caller.Of(who)); err != nil {
 		return nil, err
 	}
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
-	l := look{client: s.deps.Control.For(access, image.Registry), access: access, documents: s.deps.Control.Documents(), image: image}
-	doc, err := l.manifest(ctx, image)
+	l, err := s.lookAt(ctx, caller.Of(who), image)
+	if err != nil {
+		return nil, err
+	}
+	doc, err := l.manifest(ctx, l.image)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,10 @@ type look struct {
 	client    *regclient.RegClient
 	documents *upstream.Documents
 	access    upstream.Access
-	image     oci.Reference
+	// image is where they are read, shown the name that was given.
+	image, shown oci.Reference
+	// made are documents that exist only here, by digest.
+	made map[digest.Digest]oci.Document
 }
 
 // fault says what an error of the registry's means for the caller.
@@ -105,6 +108,9 @@ func (l look) fault(err error) error {
 }
 
 func (l look) manifest(ctx context.Context, image oci.Reference) (oci.Document, error) {
+	if doc, ok := l.made[image.Digest]; ok {
+		return doc, nil
+	}
 	r, err := ref.New(image.String())
 	if err != nil {
 		return oci.Document{}, fault.Invalid.New("containerImage is not a valid image name", err)
@@ -122,6 +128,9 @@ func (l look) manifest(ctx context.Context, image oci.Reference) (oci.Document, 
 }
 
 func (l look) config(ctx context.Context, d ocispec.Descriptor) (imageConfig, error) {
+	if c, ok, err := l.madeConfig(d); ok {
+		return c, err
+	}
 	var c imageConfig
 	r, err := ref.New(l.image.String())
 	if err != nil {
@@ -215,10 +224,10 @@ func lacks(want ocispec.Platform, there []ocispec.Platform) error {
 // container returns one image, and the platform that it says it is for.
 func (s *Service) container(ctx context.Context, l look, doc oci.Document) (*inspectv1.ContainerInspection, ocispec.Platform, error) {
 	out := &inspectv1.ContainerInspection{
-		Registry:  proto.String(l.image.Registry),
-		HostName:  proto.String(s.deps.Upstream.BaseURL(l.image.Registry)),
-		ImageName: proto.String(l.image.Repository),
-		Reference: proto.String(l.image.Identifier()),
+		Registry:  proto.String(l.shown.Registry),
+		HostName:  proto.String(s.deps.Upstream.BaseURL(l.shown.Registry)),
+		ImageName: proto.String(l.shown.Repository),
+		Reference: proto.String(l.shown.Identifier()),
 		Digest:    proto.String(doc.Digest.String()),
 		V1:        proto.Bool(false),
 		V2:        proto.Bool(doc.MediaType == oci.TypeDockerManifest),

@@ -53,6 +53,12 @@ type room struct {
 
 func newRoom(t *testing.T, anonymous bool, pulls int) room {
 	t.Helper()
+	return newRoomWith(t, anonymous, pulls, func(*inspect.Deps) {})
+}
+
+// newRoomWith lets the test change what the room works with.
+func newRoomWith(t *testing.T, anonymous bool, pulls int, change func(*inspect.Deps)) room {
+	t.Helper()
 	r := room{open: testkit.NewRegistry(t, testkit.Open), closed: testkit.NewRegistry(t, testkit.Basic)}
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
@@ -61,11 +67,13 @@ func newRoom(t *testing.T, anonymous bool, pulls int) room {
 	to := upstream.Options{Egress: egress, Plain: []string{r.open.Host, r.closed.Host}, Metrics: prometheus.NewRegistry()}
 	platform := adas{registry: r.closed.Host}
 	limit := ratelimit.Limit{{Count: pulls, Window: time.Hour}}
-	s := inspect.New(inspect.Deps{
+	deps := inspect.Deps{
 		Platform: platform, Upstream: upstream.New(to), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, platform),
 		Limiter:         ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		AnonymousAccess: anonymous, PullsUser: limit, PullsAnonymous: limit,
-	})
+	}
+	change(&deps)
+	s := inspect.New(deps)
 	conn, _ := testkit.Serve(t, s.Register, "gateway")
 	r.InspectServiceClient = inspectv1.NewInspectServiceClient(conn)
 	return r

@@ -4,9 +4,9 @@
 package inspect
 
 import (
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
-
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
@@ -16,6 +16,11 @@ import (
 // Deps is what the service works with.
 type Deps struct {
 	Platform platformv1.PlatformServiceClient
+	// Containers knows what names stand for that the service gave out; nil where
+	// they are images like any other.
+	Containers containerv1.ContainerServiceClient
+	// Host is in these names, e.g. "slipway.example.org".
+	Host     string
 	Upstream *upstream.Client
 	Control  *upstream.Control
 	Keychain *caller.Keychain

@@ -8,7 +8,7 @@ container: {sql: true, redis: true, nats: true, port: grpc, registries: true, ca
 build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 builder: {nats: true, registries: true, calls: [build, container]}
 conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
-inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
+inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform, container]}
 metrics: {sql: true, nats: true, port: grpc, calls: []}
 registry: {redis: true, nats: true, port: http, registries: true, calls: [platform, container, build]}
 gateway: {port: http, calls: [platform, container, build, conda, inspect, metrics]}

@@ -1,0 +1,139 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containerd/platforms"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+)
+
+// tokenIn is the token in a name that this service gave out; "" for any other image.
+func (s Settings) tokenIn(image oci.Reference) string {
+	rest, ok := strings.CutPrefix(image.Repository, "wt/")
+	token, _, _ := strings.Cut(rest, "/")
+	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !isToken(token) {
+		return ""
+	}
+	return token
+}
+
+// givenPlan serves what a name that this service gave out stands for, with what the
+// request adds on top (gateway/contract/container-service.md#names-given-out). The token
+// in the name is the right to read it: with the login of whoever asked first, and for as
+// long as that name works.
+func (s *Service) givenPlan(ctx context.Context, r request, token string) (*containerv1.Plan, error) {
+	rec, err := s.live(ctx, token)
+	if err != nil {
+		return nil, fault.In("containerImage", err)
+	}
+	plan := rec.plan
+	if plan.GetFrozen() || r.image.Repository != "wt/"+token+"/"+plan.GetName() || r.image.Identifier() != plan.GetReference() {
+		return nil, fault.NotFound.Newf("containerImage: %s is not a name that was answered: give that as it is", r.image)
+	}
+	if err := givenPlatform(r, plan); err != nil {
+		return nil, err
+	}
+	if plan.GetBuildId() != "" {
+		b, err := s.locate(ctx, plan.GetBuildId())
+		if err != nil {
+			return nil, fault.In("containerImage", err)
+		}
+		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
+	}
+	if plan.Config = onTop(plan.GetConfig(), withoutContents(r.raw.GetContainerConfig())); len(plan.GetConfig().GetLayers()) > limits.Layers {
+		return nil, fault.Invalid.Newf("containerConfig.layers: with those of the image there are %d layers; the maximum is %d", len(plan.GetConfig().GetLayers()), limits.Layers)
+	}
+	plan.Token = newToken()
+	if until := s.expiration(); until.AsTime().Before(rec.expires) {
+		plan.Expiration = until
+	} else {
+		plan.Expiration = timestamppb.New(rec.expires)
+	}
+	if n := s.excess(plan); n > 0 {
+		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
+	}
+	return plan, s.rename(ctx, plan)
+}
+
+// givenPlatform takes the platform that a request names. What was built is there for its
+// own platforms alone.
+func givenPlatform(r request, plan *containerv1.Plan) error {
+	want := platforms.Format(r.platform())
+	switch there := strings.Split(plan.GetPlatform(), ","); {
+	case r.raw.GetContainerPlatform() == "" || slices.Contains(there, want):
+	case plan.GetBuildId() != "":
+		return fault.Invalid.Newf("containerPlatform: the image was built for %s, not for %s", plan.GetPlatform(), want)
+	default:
+		plan.Platform = want
+	}
+	return nil
+}
+
+// rename puts the digest of what is served into the name of an image that was asked for
+// by digest.
+func (s *Service) rename(ctx context.Context, plan *containerv1.Plan) error {
+	src := plan.GetSource()
+	image, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
+	if err != nil {
+		return fmt.Errorf("reading the image of a stored request: %w", err)
+	}
+	if image.Digest == "" || plan.GetConfig() == nil {
+		return nil
+	}
+	p, err := oci.ParsePlatform(plan.GetPlatform())
+	if err != nil {
+		return fmt.Errorf("reading the platform of a stored request: %w", err)
+	}
+	access, err := s.deps.Keychain.Access(ctx, caller.Of(plan.GetIdentity()), image.Registry, image.Repository)
+	if err != nil {
+		return err
+	}
+	d, err := s.sources.augmentedDigest(ctx, image, access, oci.AdditionOf(plan.GetConfig()), p)
+	plan.Reference = d.String()
+	return err
+}
+
+// onTop is one configuration and then another.
+func onTop(below, above *containerv1.ContainerConfig) *containerv1.ContainerConfig {
+	if below == nil || above == nil {
+		if above == nil {
+			return below
+		}
+		return above
+	}
+	out := proto.CloneOf(below)
+	for _, kv := range above.GetEnv() {
+		name, _, _ := strings.Cut(kv, "=")
+		out.Env = slices.DeleteFunc(out.Env, func(old string) bool { return strings.HasPrefix(old, name+"=") })
+		out.Env = append(out.Env, kv)
+	}
+	if len(above.GetEntrypoint()) > 0 {
+		out.Entrypoint = above.GetEntrypoint()
+	}
+	if len(above.GetCmd()) > 0 {
+		out.Cmd = above.GetCmd()
+	}
+	if above.GetWorkingDir() != "" {
+		out.WorkingDir = above.GetWorkingDir()
+	}
+	out.Layers = append(out.Layers, above.GetLayers()...)
+	return out
+}
+
+// errGiven says that a name that this service gave out is no base of anything built.
+func errGiven(field string, image oci.Reference) error {
+	return fault.Invalid.Newf("%s: %s is a name that this service gave out: it can be pulled and added to, but nothing is built from it; "+
+		"name the image that it stands for, which `slipway describe` shows", field, image)
+}
