@@ -52,6 +52,8 @@ func (b *builder) serve(t *testing.T) string {
 			b.events(int(b.eventCalls.Add(1)), w, r)
 		case r.URL.Path == "/v1alpha2/container/abc123/status" && b.status != nil:
 			_, _ = io.WriteString(w, b.status(int(b.statusCalls.Add(1))))
+		case r.URL.Path == "/v1alpha1/builds/beef_1": // what was made, which these tests do not show
+			http.NotFound(w, r)
 		default:
 			t.Errorf("called %s %s", r.Method, r.URL)
 			http.NotFound(w, r)
@@ -269,7 +271,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"image --platform":      "linux/amd64\nlinux/arm64\n:4\n",
-		"build -o":              "text\njson\n:4\n",
+		"build -o":              "text\nwide\njson\nyaml\nname\n:4\n",
 		"conda --name-strategy": "none\ntagPrefix\nimageSuffix\n:4\n",
 		"conda -c":              "conda-forge\nbioconda\n:4\n",
 		"build --context":       ":16\n",

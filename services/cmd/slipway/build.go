@@ -1,19 +1,28 @@
 package main
 
 import (
+	"encoding/base64"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
+// dockerfileFlags say what is built, as docker's do.
+type dockerfileFlags struct {
+	file, context, target, tag string
+	arguments                  assignments
+}
+
 func buildCommand(s *settings) *cobra.Command {
 	var f recipeFlags
-	var file, dir string
+	var d dockerfileFlags
 	cmd := &cobra.Command{
-		Use:   "build",
+		Use:   "build [DIR]",
 		Short: "Build an image from a Dockerfile",
 		Long: `Build an image from a Dockerfile, and get a name to pull it by.
 
@@ -22,7 +31,11 @@ The name alone is printed, at once: who pulls it waits for the build. With
 the image is there; the exit code tells whether it is. Ctrl-C then leaves the
 build running. What was built before is not built again.
 
-The Dockerfile may COPY the files of --context: a directory, a tar.gz file or
+With DIR, as docker has it, the Dockerfile is the one in it, and may COPY what else
+is there. --target builds a stage, --build-arg gives an ARG its value: both change
+the Dockerfile before it is sent. -t is --freeze: it pushes to a repository of yours.
+
+The Dockerfile may COPY the files of DIR, or of --context: a directory, a tar.gz file or
 the URL of one. A .dockerignore file in the directory, or DOCKERFILE.dockerignore
 beside the Dockerfile, is honoured. Data folders of a slipwayd, sockets, pipes
 and devices are left out; files that look like secrets are warned of. A directory or file is sent with the request,
@@ -30,44 +43,98 @@ up to 14,000,000 characters of base64 (10.5 MB).
 
 --env, --layer, --entrypoint, --cmd and --workdir go on top of the built image,
 as ` + "`slipway image --help`" + ` says.`,
-		Example: `  docker run --rm $(slipway build -f Dockerfile --context . --await)
+		Example: `  docker run --rm $(slipway build . --await)
+  slipway build . -t registry.example.org/team/tools --build-arg VERSION=2 --target tools --await
   slipway build -f Dockerfile --platform linux/amd64,linux/arm64
   slipway build -f Dockerfile --freeze registry.example.org/team/tools --await
   echo 'FROM alpine:3.20' | slipway build -f -`,
-		Args: exactly(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			req, err := dockerfileRequest(cmd, s, file, dir)
+		Args: atMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.settle(cmd, &f, args); err != nil {
+				return err
+			}
+			req, err := d.request(cmd, s)
 			if err != nil {
 				return err
 			}
 			return f.run(cmd, s, req)
 		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "Dockerfile", "The Dockerfile; - for standard input.")
-	cmd.Flags().StringVar(&dir, "context", "", "The `directory`, tar.gz file or http(s) URL of the files that the Dockerfile may COPY (default: none).")
 	f.add(cmd, s)
-	completeDir(cmd, "context")
+	d.add(cmd)
 	return cmd
 }
 
-func dockerfileRequest(cmd *cobra.Command, s *settings, file, dir string) (*containerv1.ContainerRequest, error) {
-	text, err := encoded(cmd, file)
-	if err != nil || dir == "" {
-		return &containerv1.ContainerRequest{ContainerFile: text}, err
+func (d *dockerfileFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&d.file, "file", "f", "Dockerfile", "The Dockerfile; - for standard input (default: the one in DIR).")
+	flags.StringVar(&d.context, "context", "", "The `directory`, tar.gz file or http(s) URL of the files that the Dockerfile may COPY (default: DIR, or none).")
+	flags.StringVar(&d.target, "target", "", "The `stage` to build, by its name or number (default: the last).")
+	flags.StringVarP(&d.tag, "tag", "t", "", "Push the image to this `repository` for good, as --freeze does; its tag follows from what is in it.")
+	flags.Var(&d.arguments, "build-arg", "The value of an ARG, `NAME=value`; may be repeated. It is no place for a secret: it stays in the recipe.")
+	completeDir(cmd, "context")
+	for _, name := range []string{"target", "tag", "build-arg"} {
+		complete(cmd, name)
+	}
+}
+
+// settle puts together what can be said in two ways.
+func (d *dockerfileFlags) settle(cmd *cobra.Command, f *recipeFlags, args []string) error {
+	if len(args) == 1 {
+		if d.context != "" {
+			return usagef("DIR and --context name the same; give one")
+		}
+		d.context = args[0]
+		if !cmd.Flags().Changed("file") {
+			d.file = filepath.Join(args[0], "Dockerfile")
+		}
+	}
+	if d.tag == "" {
+		return nil
+	}
+	if _, tag, ok := strings.Cut(d.tag[strings.LastIndex(d.tag, "/")+1:], ":"); ok && strings.Contains(d.tag, "/") {
+		return usagef("-t %s: the tag follows from what is in the image; leave :%s out", d.tag, tag)
+	}
+	if f.freeze != "" && f.freeze != d.tag {
+		return usagef("-t and --freeze name two repositories; one is enough")
+	}
+	f.freeze = d.tag
+	return nil
+}
+
+// request is the Dockerfile, with what the flags change in it, and its context.
+func (d *dockerfileFlags) request(cmd *cobra.Command, s *settings) (*containerv1.ContainerRequest, error) {
+	text, err := contents(cmd, d.file)
+	if err != nil {
+		return nil, err
+	}
+	if d.target != "" {
+		if text, err = untilStage(text, d.target); err != nil {
+			return nil, err
+		}
+	}
+	if text, err = withArguments(text, d.arguments.values()); err != nil {
+		return nil, err
+	}
+	req := &containerv1.ContainerRequest{ContainerFile: base64.StdEncoding.EncodeToString([]byte(text))}
+	if d.context == "" {
+		return req, nil
 	}
 	c, err := s.client()
 	if err != nil {
 		return nil, err
 	}
 	var ignored *ignoreList
-	if info, err := os.Stat(dir); err == nil && info.IsDir() {
-		if ignored, err = readIgnored(file, dir); err != nil {
+	if info, err := os.Stat(d.context); err == nil && info.IsDir() {
+		if ignored, err = readIgnored(d.file, d.context); err != nil {
 			return nil, err
 		}
 	}
-	layer, err := c.layer(cmd.Context(), dir, ignored, cmd.ErrOrStderr())
-	if err != nil {
-		return nil, fmt.Errorf("preparing the context %s: %w", dir, err)
+	if req.BuildContext, err = c.layer(cmd.Context(), d.context, ignored, cmd.ErrOrStderr()); err != nil {
+		return nil, fmt.Errorf("preparing the context %s: %w", d.context, err)
 	}
-	return &containerv1.ContainerRequest{ContainerFile: text, BuildContext: layer}, nil
+	return req, nil
 }

@@ -41,19 +41,28 @@ func buildsCommand(s *settings) *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("listing the builds: %w", err)
 		}
-		if *output == "text" && len(res.GetBuilds()) == 0 && offset == 0 {
-			return nothing(cmd, "No builds yet. Those that you start with an access token are shown here: `slipway conda samtools=1.20`")
+		none := "No builds yet. Those that you start with an access token are shown here: `slipway conda samtools=1.20`"
+		if offset > 0 {
+			none = "No builds beyond --offset."
 		}
-		return output.print(cmd.OutOrStdout(), raw, buildsTable(&res))
+		return output.list(cmd, raw, buildsTable(&res, *output == "wide"), none)
 	}
 	cmd.AddCommand(buildsShowCommand(s))
 	return cmd
 }
 
-func buildsTable(r *buildv1.ListBuildsResponse) table {
+func buildsTable(r *buildv1.ListBuildsResponse, wide bool) table {
 	t := table{{"BUILD", "STATUS", "STARTED", "DURATION", "PLATFORM", "IMAGE"}}
+	if wide {
+		t[0] = append(t[0], "DIGEST", "MESSAGE")
+	}
 	for _, b := range r.GetBuilds() {
-		t = append(t, []string{b.GetBuildId(), verdict(b), moment(b.GetStartTime()), seconds(b.Duration), b.GetPlatform(), imageTitle(b)})
+		row := []string{b.GetBuildId(), verdict(b), moment(b.GetStartTime()), seconds(b.Duration), b.GetPlatform(), imageTitle(b)}
+		if wide {
+			first, _, _ := strings.Cut(b.GetMessage(), "\n")
+			row = append(row, b.GetDigest(), first)
+		}
+		t = append(t, row)
 	}
 	return t
 }

@@ -55,7 +55,7 @@ func showBuild(cmd *cobra.Command, s *settings, id string, output *format) error
 	if err != nil {
 		return fmt.Errorf("reading the build: %w", err)
 	}
-	if *output == "json" {
+	if output.isDocument() {
 		return output.print(cmd.OutOrStdout(), raw, nil)
 	}
 	t, err := c.buildTable(cmd.Context(), &b)

@@ -51,7 +51,7 @@ packages that would be in the image, with what would be downloaded.`,
 			if err != nil {
 				return err
 			}
-			if err := f.run(cmd, s, req); err != nil || !f.dryRun || *f.output == "json" {
+			if err := f.run(cmd, s, req); err != nil || !f.dryRun || f.output.isDocument() {
 				return err
 			}
 			return showPackages(cmd, s, req)
@@ -84,7 +84,7 @@ func (f *condaFlags) check(args []string) error {
 	case len(args) > 0 && f.file != "":
 		return usagef("give either packages or --file")
 	}
-	return nil
+	return condaSpecs(args)
 }
 
 func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.ContainerRequest, error) {

@@ -102,7 +102,7 @@ func credentialsListCommand(s *settings) *cobra.Command {
 		for _, r := range list {
 			t = append(t, []string{r.GetId(), r.GetName(), r.GetProvider(), shownKey(r, "registry"), shownKey(r, "userName"), momentOrNever(r.GetLastUsed())})
 		}
-		return output.print(cmd.OutOrStdout(), raw, t)
+		return output.list(cmd, raw, t, "No credentials yet. `slipway credentials add NAME --registry HOST --username USER` keeps a login.")
 	}
 	return cmd
 }

@@ -56,7 +56,7 @@ environment: 0 if there is, and then its size is shown; 1 if not.`,
 // printConflict shows why there is no such environment.
 func printConflict(cmd *cobra.Command, s *settings, output *format, no *refused, q *condav1.LockQuery) error {
 	w := cmd.OutOrStdout()
-	if *output == "json" {
+	if output.isDocument() {
 		return errors.Join(output.print(w, no.raw, nil), errUnsolvable)
 	}
 	var res condav1.LockPackagesResponse

@@ -1,9 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
+
 	"github.com/spf13/cobra"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 )
 
 // frozenFlags say where an image is pushed for good, in which form, and whether to
@@ -11,6 +17,7 @@ import (
 type frozenFlags struct {
 	freeze     string
 	sif, await bool
+	progress   string // "auto", "plain" or "tty"
 }
 
 func (f *frozenFlags) add(cmd *cobra.Command) {
@@ -18,12 +25,16 @@ func (f *frozenFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, with your own credentials, and print its name there.")
 	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; with --freeze.")
 	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
+	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, lines alone; tty, with a last line that says how long it has been; auto, as the terminal allows.")
 	complete(cmd, "freeze")
+	complete(cmd, "progress", "auto", "plain", "tty")
 }
 
 // target adds to a request where the image goes.
 func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	switch {
+	case f.progress != "auto" && f.progress != "plain" && f.progress != "tty":
+		return usagef("--progress must be auto, plain or tty, not %q", f.progress)
 	case f.freeze != "":
 		req.BuildRepository, req.Freeze = f.freeze, true
 	case f.sif:
@@ -37,9 +48,46 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 
 // wait shows the build of a request until its image is there, if told to.
 func (f *frozenFlags) wait(cmd *cobra.Command, s *settings, c *client, res *containerv1.SubmitContainerResponse) error {
-	if !f.await || res.GetSucceeded() {
+	if !f.await {
 		return nil
 	}
 	show := s.console(cmd.ErrOrStderr(), true)
-	return show.during(func() error { return c.await(cmd.Context(), res, show) })
+	if f.progress != "auto" {
+		show.live = f.progress == "tty"
+	}
+	if !res.GetSucceeded() {
+		if err := show.during(func() error { return c.await(cmd.Context(), res, show) }); err != nil {
+			return err
+		}
+	}
+	return c.sayMade(cmd, res)
+}
+
+// sayMade ends what is shown of a build: with the image's digest, and how much it is to
+// download, where that is known.
+func (c *client) sayMade(cmd *cobra.Command, res *containerv1.SubmitContainerResponse) error {
+	if res.GetBuildId() == "" {
+		return nil
+	}
+	var b buildv1.Build
+	if _, err := c.do(cmd.Context(), call{method: http.MethodGet, path: subject{build: res.GetBuildId()}.path()}, &b); err != nil || b.GetDigest() == "" {
+		return unlessRefused(err)
+	}
+	line := "Made " + b.GetDigest()
+	image := &inspectv1.ImageQuery{ContainerImage: res.GetTargetImage()}
+	var made inspectv1.InspectImageResponse
+	if !strings.HasPrefix(res.GetTargetImage(), "oras://") {
+		if _, err := c.do(cmd.Context(), call{method: http.MethodPost, path: "/v1alpha1/inspect", signed: true, body: image}, &made); unlessRefused(err) != nil {
+			return err
+		}
+	}
+	if layers := made.GetContainer().GetManifest().GetLayers(); len(layers) > 0 {
+		size := 0.0
+		for _, l := range layers {
+			size += l.GetSize()
+		}
+		line += fmt.Sprintf(", %s in %d layers", bytesText(size), len(layers))
+	}
+	cmd.PrintErrln(printable(line))
+	return nil
 }

@@ -47,14 +47,14 @@ known; the build itself has resolved it again.
 	complete(cmd, "build")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *output == "json" && cmd.Flags().Changed("format") {
+		if output.isDocument() && cmd.Flags().Changed("format") {
 			return usagef("--output json is a format of its own; leave out --format")
 		}
 		c, err := s.client()
 		if err != nil {
 			return err
 		}
-		if *output == "json" {
+		if output.isDocument() {
 			as = ""
 		}
 		if build != "" {
@@ -103,7 +103,7 @@ func buildLockCall(id, format string) call {
 
 // printLock writes a lock as the server does: as JSON, or as the text of a file.
 func printLock(cmd *cobra.Command, raw []byte, output *format) error {
-	if *output == "json" {
+	if output.isDocument() {
 		return output.print(cmd.OutOrStdout(), raw, nil)
 	}
 	if len(raw) == 0 {

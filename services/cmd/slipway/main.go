@@ -54,7 +54,12 @@ func command(env func(string) string) *cobra.Command {
 ` + "`slipway login`" + ` signs in, and stays signed in. An access token is also read from
 SLIPWAY_TOKEN, or from the file that --token-file names. No flag takes the token
 itself: the arguments of a process can be read by everybody on the machine, and
-stay in the shell's history.`,
+stay in the shell's history.
+
+Results go to standard output, alone; what is said about them to standard error,
+without colours. Exit codes: 0, it worked; 1, it did not, or a build that was
+waited for made no image; 2, the command line was not understood, and nothing was
+sent.`,
 		Version:       version + " (" + commit + ")",
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -124,12 +124,14 @@ func TestUsageErrors(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		{name: "unknown command", args: []string{"push"}, want: "there is no command \"push\"\nSee `slipway --help`."},
+		{name: "unknown command", args: []string{"frobnicate"}, want: "there is no command \"frobnicate\"\nSee `slipway --help`."},
+		{name: "nearly a command", args: []string{"buidl"}, want: "there is no command \"buidl\"; did you mean `slipway build`"},
+		{name: "a version as docker has it", args: []string{"conda", "samtools:1.20"}, want: "\"samtools:1.20\": a version follows =, as in samtools=1.20"},
 		{name: "unknown flag", args: []string{"info", "--token", "x"}, want: "unknown flag: --token\nSee `slipway info --help`."},
 		{name: "no reference", args: []string{"image"}, want: "0 arguments instead of 1; write it as `slipway image REF [flags]`"},
 		{name: "two references", args: []string{"inspect", "a", "b"}, want: "2 arguments instead of 1"},
 		{name: "superfluous argument", args: []string{"info", "a"}, want: "1 arguments instead of 0"},
-		{name: "format", args: []string{"info", "-o", "yaml"}, want: "must be text or json"},
+		{name: "format", args: []string{"info", "-o", "xml"}, want: "must be text, wide, json, yaml or name"},
 		{name: "variable", args: []string{"image", "a", "--env", "PATH"}, want: "must be NAME=value"},
 		{name: "variable without a name", args: []string{"image", "a", "--env", "=x"}, want: "must be NAME=value"},
 		{name: "server", args: []string{"info", "--server", "localhost:9090"}, want: "must be a URL such as http://localhost:9090"},

@@ -115,7 +115,7 @@ func memberListCommand(s *settings) *cobra.Command {
 		for _, m := range list {
 			t = append(t, []string{m.name, m.email, m.role})
 		}
-		return output.print(cmd.OutOrStdout(), raw, t)
+		return output.list(cmd, raw, t, "No members.")
 	}
 	return cmd
 }

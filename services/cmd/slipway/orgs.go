@@ -66,7 +66,7 @@ func orgListCommand(s *settings) *cobra.Command {
 		for _, o := range list {
 			t = append(t, []string{tallied(o.GetOrgId()), o.GetName(), o.GetFullName(), o.GetMemberRole().GetValue()})
 		}
-		return output.print(cmd.OutOrStdout(), raw, t)
+		return output.list(cmd, raw, t, "No organisations yet. `slipway org create NAME` makes one.")
 	}
 	return cmd
 }

@@ -6,30 +6,35 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
 
+	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// format is how an answer is printed: "text" for people, "json" for programs.
+// format is how an answer is printed: "text" and "wide" for people, "json" and "yaml"
+// for programs, "name" for scripts: what other commands take, one a line.
 type format string
+
+func formats() []string { return []string{"text", "wide", "json", "yaml", "name"} }
 
 // outputFlag adds -o.
 func outputFlag(cmd *cobra.Command) *format {
 	f := format("text")
-	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text or json.")
-	complete(cmd, "output", "text", "json")
+	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text, wide, json, yaml or name.")
+	complete(cmd, "output", formats()...)
 	return &f
 }
 
 // Set reads the flag.
 func (f *format) Set(s string) error {
-	if s != "text" && s != "json" {
-		return errors.New("must be text or json")
+	if !slices.Contains(formats(), s) {
+		return errors.New("must be text, wide, json, yaml or name")
 	}
 	*f = format(s)
 	return nil
@@ -41,21 +46,42 @@ func (f *format) String() string { return string(*f) }
 // Type names the flag's kind in the help.
 func (f *format) Type() string { return "format" }
 
-// print writes an answer: the server's own JSON, or the table made from it.
+// isDocument says whether the server's own answer is printed.
+func (f *format) isDocument() bool { return *f == "json" || *f == "yaml" }
+
+// print writes an answer: the server's own document, or the table made from it.
 func (f *format) print(w io.Writer, raw []byte, t table) error {
 	var b bytes.Buffer
-	if *f == "json" {
+	switch *f {
+	case "json":
 		if err := json.Indent(&b, raw, "", "  "); err != nil {
 			return fmt.Errorf("indenting the answer: %w", err)
 		}
 		b.WriteByte('\n')
-	} else {
+	case "yaml":
+		text, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			return fmt.Errorf("writing the answer as YAML: %w", err)
+		}
+		b.Write(text)
+	case "name":
+		t.names().write(&b)
+	default:
 		t.write(&b)
 	}
 	if _, err := b.WriteTo(w); err != nil {
 		return fmt.Errorf("printing the answer: %w", err)
 	}
 	return nil
+}
+
+// list writes a list; of one without entries people are told what it is that there is
+// none of.
+func (f *format) list(cmd *cobra.Command, raw []byte, t table, none string) error {
+	if !f.isDocument() && len(t) < 2 {
+		return nothing(cmd, none)
+	}
+	return f.print(cmd.OutOrStdout(), raw, t)
 }
 
 // nothing says on standard error, for people, why standard output is empty.
@@ -66,6 +92,23 @@ func nothing(cmd *cobra.Command, why string) error {
 
 // table is text in columns, a row a line.
 type table [][]string
+
+// names are the first column of a list, or the first value of what is described.
+func (t table) names() table {
+	switch {
+	case len(t) == 0 || len(t[0]) == 0:
+		return nil
+	case len(t[0]) == 1:
+		return t
+	case t[0][0] != strings.ToUpper(t[0][0]):
+		return table{{t[0][1]}}
+	}
+	var out table
+	for _, row := range t[1:] {
+		out = append(out, row[:1])
+	}
+	return out
+}
 
 // fact adds a name and its values, one a line. Empty values are left out, and
 // so is a name that has no others.

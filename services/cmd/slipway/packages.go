@@ -41,7 +41,7 @@ func (f *packageFlags) check(args []string) error {
 	case len(args) > 0 && f.file != "":
 		return usagef("give either packages or --file")
 	}
-	return nil
+	return condaSpecs(args)
 }
 
 // query is what the flags and arguments ask for.

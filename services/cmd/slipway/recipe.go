@@ -83,6 +83,12 @@ func (f *recipeFlags) target(req *containerv1.ContainerRequest) error {
 
 // encoded reads a file, "-" for standard input, as the contract wants it.
 func encoded(cmd *cobra.Command, name string) (string, error) {
+	text, err := contents(cmd, name)
+	return base64.StdEncoding.EncodeToString([]byte(text)), err
+}
+
+// contents reads a file, "-" for standard input.
+func contents(cmd *cobra.Command, name string) (string, error) {
 	var raw []byte
 	var err error
 	if name == "-" {
@@ -96,5 +102,5 @@ func encoded(cmd *cobra.Command, name string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading %s: %w", name, err)
 	}
-	return base64.StdEncoding.EncodeToString(raw), nil
+	return string(raw), nil
 }

@@ -66,7 +66,7 @@ func TestRecipeErrors(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"build x", "1 arguments instead of 0", 2},
+		{"build x y", "2 arguments instead of one", 2},
 		{"build -f " + docker + "x", "reading " + docker + "x: open", 1},
 		{"build -f " + write(t, "empty", ""), "it is empty", 1},
 		{"build -f " + docker + " --context /nowhere", "preparing the context /nowhere: open /nowhere: no such file", 1},

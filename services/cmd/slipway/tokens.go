@@ -60,7 +60,7 @@ func tokensListCommand(s *settings) *cobra.Command {
 		for _, r := range list.GetSessions() {
 			t = append(t, []string{tallied(r.GetId()), "session of " + r.GetClientId(), moment(r.GetDateCreated()), momentOrNever(r.GetLastUsed()), momentOrNever(r.GetExpires())})
 		}
-		return output.print(cmd.OutOrStdout(), raw, t)
+		return output.list(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` makes one.")
 	}
 	return cmd
 }

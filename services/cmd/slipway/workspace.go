@@ -103,7 +103,7 @@ func workspacesCommand(s *settings) *cobra.Command {
 				t = append(t, []string{tallied(w.GetWorkspaceId().GetValue()), fullWorkspace(w), w.GetVisibility().GetValue(), strings.Join(w.GetRoles(), ", ")})
 			}
 		}
-		return output.print(cmd.OutOrStdout(), raw, t)
+		return output.list(cmd, raw, t, "No workspaces yet. `slipway workspace create ORGANISATION/NAME` makes one; without one everything is in your own.")
 	}
 	return cmd
 }

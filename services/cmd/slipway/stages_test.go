@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const stages = `# syntax=docker/dockerfile:1
+ARG BASE=alpine:3.20 OTHER
+FROM ${BASE} AS build
+ARG FLAGS="a b"
+RUN <<EOF
+echo x
+FROM not a stage
+EOF
+RUN echo \
+  # a comment
+  FROM neither
+from scratch as Final
+COPY --from=build /x /x
+FROM busybox
+`
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	for target, last := range map[string]string{"build": "  FROM neither", "0": "  FROM neither", "final": "COPY --from=build /x /x", "2": "FROM busybox\n"} {
+		if got, err := untilStage(stages, target); err != nil || !strings.HasSuffix(got, last) || !strings.HasPrefix(stages, got) {
+			t.Errorf("%s: %v\n%s", target, err, got)
+		}
+	}
+	if _, err := untilStage(stages, "none"); err == nil || !strings.Contains(err.Error(), "it has build, Final, 2") {
+		t.Error(err)
+	}
+}
+
+func TestBuildArguments(t *testing.T) {
+	t.Parallel()
+	got, err := withArguments(stages, map[string]string{"BASE": "debian:12", "FLAGS": `x "$y" \`, "OTHER": ""})
+	want := strings.NewReplacer("ARG BASE=alpine:3.20 OTHER", `ARG BASE="debian:12" OTHER=""`, `ARG FLAGS="a b"`, `ARG FLAGS="x \"\$y\" \\"`).Replace(stages)
+	if err != nil || got != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	}
+	if _, err := withArguments(stages, map[string]string{"BASES": "x", "A": "y"}); err == nil || !strings.Contains(err.Error(), "--build-arg A, BASES: no ARG") {
+		t.Error(err)
+	}
+}
+
+func FuzzReadDockerfile(f *testing.F) {
+	f.Add(stages, "build")
+	f.Add("FROM a\nRUN <<A <<B\nA\nB\n\\", "0")
+	f.Fuzz(func(t *testing.T, text, name string) {
+		lines := strings.Split(text, "\n")
+		at := 0
+		for _, in := range readDockerfile(lines) {
+			if in.from < at || in.to <= in.from || in.to > len(lines) {
+				t.Fatalf("%+v after line %d of %d", in, at, len(lines))
+			}
+			at = in.to
+		}
+		if got, err := untilStage(text, name); err == nil && !strings.HasPrefix(text, got) {
+			t.Errorf("%q is no beginning of %q", got, text)
+		}
+		if got, err := withArguments(text, nil); err != nil || got != text {
+			t.Errorf("without values %q became %q, %v", text, got, err)
+		}
+	})
+}
+
+// TestBuildAsDockerDoes: a directory with its Dockerfile, arguments, a stage, a tag.
+func TestBuildAsDockerDoes(t *testing.T) {
+	t.Parallel()
+	var sent map[string]any
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
+			t.Error(err)
+		}
+		_, _ = io.WriteString(w, builtAnswer)
+	})
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(stages), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "x"), []byte("x"), 0o600))
+	got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, "build", dir, "--build-arg", "BASE=debian:12", "--target", "build", "-t", "r.example/team/tools")
+	if got.code != 0 || got.out != builtName {
+		t.Fatalf("%+v", got)
+	}
+	text, _ := sent["containerFile"].(string)
+	file, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || !strings.Contains(string(file), `ARG BASE="debian:12"`) || strings.Contains(string(file), "busybox") {
+		t.Errorf("sent %s, %v", file, err)
+	}
+	if sent["buildContext"] == nil || sent["buildRepository"] != "r.example/team/tools" || sent["freeze"] != true {
+		t.Errorf("sent %v", sent)
+	}
+	for args, want := range map[string]string{
+		"build " + dir + " --context " + dir:                 "DIR and --context name the same; give one",
+		"build " + dir + " -t r.example/x:1":                 "leave :1 out",
+		"build " + dir + " -t r.example/x --freeze r.test/y": "-t and --freeze name two repositories",
+		"build " + dir + " --target none":                    "no stage",
+		"build " + dir + " --build-arg X":                    "NAME=value",
+	} {
+		if got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, strings.Fields(args)...); got.code != 2 || !strings.Contains(got.errs, want) {
+			t.Errorf("%s: %+v, want %q", args, got, want)
+		}
+	}
+}
