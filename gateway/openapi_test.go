@@ -2,6 +2,8 @@ package gateway_test
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +15,10 @@ import (
 	"unsafe"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"slipway.dev/proto/gen/openapi"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/gateway"
 	"slipway.dev/gateway/contracttest"
@@ -154,5 +158,41 @@ func TestReference(t *testing.T) {
 	}
 	if w := ask(t, api, http.MethodPost, "/openapi/"); w.Code == 200 {
 		t.Errorf("POST is answered %d", w.Code)
+	}
+}
+
+// TestExamplesToTry: what the reference offers first can be sent as it is, and shows
+// each kind of request.
+func TestExamplesToTry(t *testing.T) {
+	t.Parallel()
+	op := document(t, openapi.Container).Paths.Map()["/v1alpha2/container"].Post
+	seen := map[string]bool{}
+	for name, example := range op.RequestBody.Value.Content.Get("application/json").Examples {
+		if !strings.Contains("123456", name[:1]) {
+			continue // of the tests
+		}
+		raw, err := json.Marshal(example.Value.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var req containerv1.ContainerRequest
+		if err := protojson.Unmarshal(raw, &req); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		text, err := base64.StdEncoding.DecodeString(req.GetContainerFile() + req.GetCondaFile())
+		if err != nil || strings.Contains(req.GetContainerImage(), "example.org") {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+		for kind, is := range map[string]bool{
+			"image": req.GetContainerImage() != "", "Conda": len(req.GetPackages().GetEntries()) > 0, "environment": strings.Contains(string(text), "dependencies:"),
+			"Dockerfile": strings.HasPrefix(string(text), "FROM "), "freeze": req.GetFreeze(), "Singularity": req.GetFormat() == "sif",
+		} {
+			seen[kind] = seen[kind] || is
+		}
+	}
+	for _, kind := range []string{"image", "Conda", "environment", "Dockerfile", "freeze", "Singularity"} {
+		if !seen[kind] {
+			t.Errorf("there is no example of %s", kind)
+		}
 	}
 }

@@ -184,11 +184,18 @@ func (d *document) parameter(c call, f *protogen.Field) *openapi3.Parameter {
 // takes describes the request body.
 func (d *document) takes(op *openapi3.Operation, c call) {
 	f := c.body()
-	if f == nil || op.RequestBody != nil || strings.Contains(prose(f.Comments.Leading), "ignored") {
+	if f == nil || strings.Contains(prose(f.Comments.Leading), "ignored") {
 		return
 	}
 	body := openapi3.NewRequestBody().WithJSONSchemaRef(d.single(f, true))
 	body.Required = true
+	if op.RequestBody != nil { // with a schema it is whole; else it has examples, for who tries the call
+		byHand := op.RequestBody.Value.Content.Get("application/json")
+		if byHand == nil || byHand.Schema != nil {
+			return
+		}
+		body.Content.Get("application/json").Examples = byHand.Examples
+	}
 	op.RequestBody = &openapi3.RequestBodyRef{Value: body}
 }
 
