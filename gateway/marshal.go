@@ -38,17 +38,22 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	if text := lockText(v); text != nil {
 		return []byte(*text), nil
 	}
-	if msg, ok := v.(proto.Message); ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
+	msg, ok := v.(proto.Message)
+	if ok && msg.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		return nil, nil
 	}
 	m.turns <- struct{}{}
 	defer func() { <-m.turns }()
-	if c, ok := v.(counted); ok && c.GetMetric() != "" {
-		all := m.JSONPb
-		all.EmitUnpopulated = true
-		return all.Marshal(v)
+	if !ok {
+		return m.JSONPb.Marshal(v)
 	}
-	return m.JSONPb.Marshal(v)
+	how := m.MarshalOptions
+	if c, ok := v.(counted); ok && c.GetMetric() != "" {
+		how.EmitUnpopulated = true
+	}
+	// JSON is a little longer than the message: a buffer that grows, and is copied in the
+	// end, takes several times as much.
+	return how.MarshalAppend(make([]byte, 0, proto.Size(msg)*5/4), msg)
 }
 
 // lockText is a lock that is to be written as text; else nil.
