@@ -61,15 +61,22 @@ func TestUsersLeave(t *testing.T) {
 			_, err := w.client.GetUserInfo(w.as(who), &platformv1.GetUserInfoRequest{})
 			return err
 		}
+		// Names of images that a user was given ask for their logins, and hold no token.
+		reads := func(who string) error {
+			_, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "quay.io/team"})
+			return err
+		}
 		name := must(w.client.GetUserInfo(w.as("view"), &platformv1.GetUserInfoRequest{}))(t).GetUser().GetUserName()
 		wants(t, "before", use("view"), nil)
 		wants(t, "disabling", w.service.DisableUser(t.Context(), name), nil)
 		wants(t, "a disabled user", use("view"), fault.Unauthenticated)
+		wants(t, "a disabled user's logins", reads("view"), fault.Denied)
 		wants(t, "somebody else", use("launch"), nil)
 		_, err := w.service.CreateTokenFor(t.Context(), name, "more", time.Time{})
 		wants(t, "a token for a disabled user", err, fault.Invalid)
 		wants(t, "enabling", w.service.EnableUser(t.Context(), name), nil)
 		wants(t, "an enabled user", use("view"), nil)
+		wants(t, "an enabled user's logins", reads("view"), nil)
 		wants(t, "deleting", w.service.DeleteUser(t.Context(), name), nil)
 		wants(t, "a deleted user", use("view"), fault.Unauthenticated)
 		wants(t, "deleting again", w.service.DeleteUser(t.Context(), name), fault.Invalid)

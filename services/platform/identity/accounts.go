@@ -109,7 +109,7 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 	return u, nil
 }
 
-// HasUser says whether there is a user of that id.
+// HasUser says whether there is a user of that id who is not disabled.
 func (s *Service) HasUser(ctx context.Context, id int64) (bool, error) {
 	has, err := s.store.hasUser(ctx, id)
 	if err != nil {

@@ -55,10 +55,10 @@ func (s store) userBy(ctx context.Context, where string, args ...any) (u User, e
 	return u, s.db.NotFound("user", err)
 }
 
-// hasUser says whether there is a user of that id.
+// hasUser says whether there is a user of that id who is not disabled.
 func (s store) hasUser(ctx context.Context, id int64) (bool, error) {
 	var n int
-	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE id = $1`, id).Scan(&n)
+	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE id = $1 AND disabled_at = 0`, id).Scan(&n)
 	return n > 0, err
 }
 
