@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/url"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -67,7 +68,7 @@ func (s *Service) access(ctx context.Context, who caller.ID, c channel.Channel) 
 	if who.IsAnonymous() || err != nil {
 		return public, err
 	}
-	known, err := s.deps.Keychain.Access(ctx, who, "conda", at.Host+at.Path)
+	known, err := s.deps.Keychain.Access(ctx, who, "conda", strings.ToLower(at.Host+at.Path)) // as it is kept
 	if err != nil || known.Login.Password == "" {
 		return public, err
 	}
