@@ -31,6 +31,11 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.atOnce.Enter(client(ctx, who))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	name := strings.ToLower(req.GetName())
 	var records []conda.Record
 	for _, l := range lists {

@@ -97,7 +97,7 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q query) (locks []lo
 
 // answer solves one problem, or says why it has no solution.
 func (s *Service) answer(ctx context.Context, who caller.ID, p solver.Problem) (*solver.Solution, *condav1.LockPackagesResponse, error) {
-	leave, err := s.solving.Enter(client(ctx, who))
+	leave, err := s.atOnce.Enter(client(ctx, who))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -51,6 +51,11 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.atOnce.Enter(client(ctx, who))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	return page(search(lists, req.GetQ()), int(req.GetOffset()), most)
 }
 

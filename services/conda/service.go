@@ -41,9 +41,10 @@ type Deps struct {
 // Service implements condav1.CondaServiceServer. Make it with New, then Run it.
 type Service struct {
 	condav1.UnimplementedCondaServiceServer
-	deps    Deps
-	solved  *prometheus.HistogramVec
-	solving *ratelimit.AtOnce
+	deps   Deps
+	solved *prometheus.HistogramVec
+	// atOnce are the calls that look at records.
+	atOnce *ratelimit.AtOnce
 }
 
 // New makes the service.
@@ -51,8 +52,8 @@ func New(d Deps) *Service {
 	s := &Service{deps: d, solved: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "slipway_conda_solve_seconds", Help: "Time to solve a request for one platform, by outcome: solved, unsatisfiable or failed.",
 		Buckets: []float64{.005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20},
-	}, []string{"outcome"}), solving: &ratelimit.AtOnce{
-		What: "requests for Conda packages", Each: limits.CondaSolvesOfClient, All: limits.CondaSolvesAtOnce,
+	}, []string{"outcome"}), atOnce: &ratelimit.AtOnce{
+		What: "requests for Conda packages", Each: limits.CondaCallsOfClient, All: limits.CondaCallsAtOnce,
 	}}
 	d.Metrics.MustRegister(s.solved)
 	return s

@@ -13,6 +13,7 @@ import (
 
 	"slipway.dev/services/conda/index"
 	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/limits"
 )
 
 const small = `{
@@ -234,5 +235,18 @@ func TestShrunkenFile(t *testing.T) {
 	}
 	if got, err := x.Records("zlib"); err == nil {
 		t.Errorf("got %+v, want an error", got)
+	}
+}
+
+// TestEndlessRecord: a record that needs more than anybody can be asked to go through is
+// left out, and the others of its name stay.
+func TestEndlessRecord(t *testing.T) {
+	t.Parallel()
+	x := build(t, `{"packages.conda":{
+		"a-1-0.conda":{"name":"a","version":"1","build":"0","depends":["b"]},
+		"a-2-0.conda":{"name":"a","version":"2","build":"0","depends":["b"`+strings.Repeat(`,"b"`, limits.ChannelDepends)+`]}}}`)
+	got, err := x.Records("a")
+	if err != nil || len(got) != 1 || got[0].Version != "1" {
+		t.Errorf("%d records, %v", len(got), err)
 	}
 }

@@ -77,6 +77,9 @@ func (l *records) add(fileName, raw []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
+	if len(r.Depends)+len(r.Constrains)+len(r.TrackFeatures) > limits.ChannelDepends {
+		return nil // nobody can be asked to go through them
+	}
 	r.FileName = string(fileName)
 	l.place(r)
 	return nil
@@ -157,14 +160,15 @@ func text(v []byte) string {
 	return s
 }
 
-// texts are those of a list of strings; nil of anything else.
+// texts are those of a list of strings, one more than limits.ChannelDepends at most; nil
+// of anything else.
 func texts(v []byte) []string {
 	if v[0] != '[' || len(v) == 2 {
 		return nil
 	}
-	out := make([]string, 0, 1+bytes.Count(v, []byte{','}))
+	out := make([]string, 0, min(1+bytes.Count(v, []byte{','}), limits.ChannelDepends+1))
 	_, err := array(v, 0, maxDepth, func(e []byte) {
-		if s := text(e); s != "" {
+		if s := text(e); s != "" && len(out) <= limits.ChannelDepends {
 			out = append(out, s)
 		}
 	})

@@ -17,6 +17,8 @@ const (
 	// of one name.
 	ChannelRecords, ChannelNames           = 5_000_000, 500_000
 	ChannelRecordsOfName, ChannelNameBytes = 50_000, 64 << 20
+	// ChannelDepends is how many dependencies, constraints and features a record may have.
+	ChannelDepends = 5000
 	// ChannelWord is how long a name, a version, a build or a file name may be.
 	ChannelWord = 255
 	// ChannelShard and ChannelShardIndex are the largest shard and list of shards in bytes,
@@ -60,6 +62,7 @@ func channelRows() []Row {
 		{What: "one record of a Conda channel", Bound: size(ChannelRecord), Why: "it is in memory in full; most have 500 bytes"},
 		{What: "records of a Conda channel for one platform", Bound: n(ChannelRecords) + ", of " + n(ChannelNames) + " names", Why: "the largest has 900,000 of 30,000; each takes some bytes of memory while they are read"},
 		{What: "records of one name in a Conda channel", Bound: n(ChannelRecordsOfName) + ", " + size(ChannelNameBytes), Why: "they are in memory together when somebody asks for the name"},
+		{What: "dependencies, constraints and features of a record of a Conda channel", Bound: n(ChannelDepends), Why: "each is held against all records of a name; a record with more is left out"},
 		{What: "name, version, build and file name in a Conda channel", Bound: n(ChannelWord) + " letters, digits and ._-+!~", Why: "they become parts of URLs, locks and paths"},
 		{What: "Conda channels that a request names, and virtual packages that it sets", Bound: n(ChannelsAsked) + ", " + n(CondaVirtual), Why: "each channel is two lists to fetch"},
 		{What: "versions of a Conda package that are described", Bound: n(CondaVersions), Why: "an answer is at most 4 MiB"},

@@ -26,8 +26,8 @@ const (
 	// CondaMemory is about what the records and dependencies may take that one solve
 	// looks at, in bytes.
 	CondaMemory = 256 << 20
-	// CondaSolvesOfClient and CondaSolvesAtOnce are how many requests are solved at a time.
-	CondaSolvesOfClient, CondaSolvesAtOnce = 4, 16
+	// CondaCallsOfClient and CondaCallsAtOnce are how many calls look at records at a time.
+	CondaCallsOfClient, CondaCallsAtOnce = 4, 16
 	// CondaExplain is how long the smallest reason is looked for why a request cannot be,
 	// CondaSuggest how long for what could be instead, with at most CondaTries solves.
 	CondaExplain = 3 * time.Second
@@ -43,7 +43,7 @@ func condaRows() []Row {
 		{What: "Conda package specification", Bound: size(CondaSpec), Why: "the longest of 22,500 records of conda-forge has 120 characters"},
 		{What: "bounds of the version in a Conda specification", Bound: fmt.Sprintf("%d, in %d parentheses", CondaConstraints, CondaParentheses), Why: asks},
 		{What: "Conda packages that a request names", Bound: fmt.Sprint(CondaSpecs), Why: asks},
-		{What: "requests for Conda packages that are solved at a time", Bound: fmt.Sprintf("%d, %d of one client", CondaSolvesAtOnce, CondaSolvesOfClient), Why: "each may take a processor, and its memory, for as long as it may take"},
+		{What: "searches, descriptions and solves of Conda packages at a time", Bound: fmt.Sprintf("%d, %d of one client", CondaCallsAtOnce, CondaCallsOfClient), Why: "each may take a processor, and its memory, for as long as it may take"},
 		{What: "solving a request for Conda packages", Bound: fmt.Sprintf("%s, %s learnt, records of %s", CondaSolve, size(4*CondaLearnt), size(CondaMemory)), Why: "what is asked may be as hard as any puzzle"},
 		{
 			What: "explaining why a Conda request cannot be, and what could be instead", Bound: fmt.Sprintf("%s, %s and %d solves", CondaExplain, CondaSuggest, CondaTries),
