@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -202,4 +203,24 @@ func natsServer(t *testing.T) string {
 		t.Fatal("it does not start")
 	}
 	return s.ClientURL()
+}
+
+// TestKeepsSecrets: what is wrong with an address is said without the password in it,
+// also where the address is malformed, as one with a bare % or # in its password is.
+func TestKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	for i, password := range []string{"s3cret", "s3cret%zz", "%s3cret", "s3cret#x", "s3cret/x", "s3cret?x", "s3cret\x7f", "s3cret[", "x:s3cret", "s3cret@x"} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) { // the name of the test is in its folder's
+			t.Parallel()
+			o := healthy(t)
+			o.Config.DatabaseURL = "postgres://u:" + password + "@127.0.0.1:1/d"
+			o.Config.RedisURL = "redis://u:" + password + "@127.0.0.1:1/0"
+			o.Config.NATSURL = "nats://u:" + password + "@127.0.0.1:1"
+			for _, f := range doctor.Examine(t.Context(), o) {
+				if strings.Contains(f.Text+f.Do, "s3cret") {
+					t.Errorf("with the password %q: %+v", password, f)
+				}
+			}
+		})
+	}
 }

@@ -3,8 +3,10 @@
 package bus
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,8 +24,8 @@ func Local(server nats.InProcessConnProvider, log *slog.Logger) (*nats.Conn, err
 	return connect("", log, nats.InProcessServer(server))
 }
 
-func connect(url string, log *slog.Logger, how nats.Option) (*nats.Conn, error) {
-	nc, err := nats.Connect(url, how,
+func connect(address string, log *slog.Logger, how nats.Option) (*nats.Conn, error) {
+	nc, err := nats.Connect(address, how,
 		nats.Name("slipwayd"),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250*time.Millisecond),
@@ -42,6 +44,9 @@ func connect(url string, log *slog.Logger, how nats.Option) (*nats.Conn, error) 
 			log.Warn("NATS subscription fell behind", "subject", sub.Subject, "err", err)
 		}),
 	)
+	if errors.As(err, new(*url.Error)) { // it quotes the URL, with its password
+		return nil, errors.New("nats_url is malformed; in a user name or password, % # / ? @ and the like must be URL-encoded")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connecting to NATS: %w", err)
 	}

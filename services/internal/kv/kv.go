@@ -5,6 +5,7 @@ package kv
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -102,7 +103,11 @@ func several(scheme, rest string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// redact keeps a password out of a parse error that quotes the URL.
+// redact keeps a password out of a parse error that quotes the URL, or what it takes for
+// a part of it.
 func redact(err error, rawURL string) error {
+	if errors.As(err, new(*url.Error)) {
+		return errors.New("it is malformed; in a user name or password, % # / ? @ and the like must be URL-encoded")
+	}
 	return fmt.Errorf("%s", strings.ReplaceAll(err.Error(), rawURL, "the URL"))
 }
