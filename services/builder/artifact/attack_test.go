@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -46,6 +47,11 @@ func TestRefused(t *testing.T) {
 		{name: "hard link", files: []member{{name: "h", link: "gone", typeflag: tar.TypeLink}}, listed: []string{"h"}, why: "which is no file before it"},
 		{name: "hard link out", files: []member{{name: "h", link: "../x", typeflag: tar.TypeLink}}, listed: []string{"h"}, why: "leads out of the package"},
 		{name: "bomb", files: []member{{name: "zeros", content: strings.Repeat("\x00", 80<<20), mode: 0o644}}, why: "more than 200 times as long"},
+		{name: "copies", files: copies(20, strings.Repeat("0123456789", 1<<20)), listed: copied(20), why: "more than 200 times as long"},
+		{
+			name: "growing", files: []member{{name: "a", content: strings.Repeat("a", 40<<20), mode: 0o644}}, why: "more than 200 times as long",
+			info: map[string]any{"paths.json": map[string]any{"paths": []any{map[string]any{"_path": "a", "path_type": "hardlink", "file_mode": "text", "prefix_placeholder": "a"}}}},
+		},
 		{name: "missing", listed: []string{"gone"}, why: `it lists "gone" and does not have it`},
 		{name: "twice", files: []member{file("a"), file("./a")}, listed: []string{"a"}, why: `"a" comes twice`},
 		{name: "listed twice", listed: []string{"a", "./a"}, why: `"a" is listed twice`},
@@ -73,6 +79,25 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// copies are a file, and hard links to it that become files of their own, for a
+// placeholder that they are said to hold.
+func copies(n int, content string) []member {
+	out := []member{{name: "a", content: content, mode: 0o644}}
+	for i := range n {
+		out = append(out, member{name: fmt.Sprintf("l%d", i), link: "a", typeflag: tar.TypeLink})
+	}
+	return out
+}
+
+// copied lists them.
+func copied(n int) []string {
+	out := []string{"a"}
+	for i := range n {
+		out = append(out, fmt.Sprintf("l%d:text", i))
+	}
+	return out
 }
 
 // noise is a text that does not compress 200 times.

@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"archive/tar"
+	"context"
 	"io"
 )
 
@@ -42,21 +43,26 @@ func (i *installer) alike(a, b int) bool {
 	return x.Placeholder == y.Placeholder && x.Mode == y.Mode && !isScript(i.index.Name, x.Path) && !isScript(i.index.Name, y.Path)
 }
 
-// copy installs a file under the names of hard links to it.
-func (i *installer) copy(h *tar.Header, name string, content io.Reader) error {
-	names := i.copies[name]
-	if len(names) == 0 || h.Typeflag != tar.TypeReg {
-		return nil
-	}
-	packed := scratch{dir: i.at.Scratch}
-	defer packed.close() //nolint:errcheck // it was only read
-	if _, err := io.Copy(&packed, content); err != nil {
-		return err
-	}
-	for _, n := range names {
-		if err := i.file(n, h, packed.reader()); err != nil {
+// copy installs files under the names of hard links to them.
+func (i *installer) copy(ctx context.Context) visit {
+	return func(h *tar.Header, name string, content io.Reader) error {
+		names := i.copies[name]
+		if len(names) == 0 || h.Typeflag != tar.TypeReg {
+			return nil
+		}
+		packed := scratch{dir: i.at.Scratch}
+		defer packed.close() //nolint:errcheck // it was only read
+		if _, err := io.Copy(&packed, content); err != nil {
 			return err
 		}
+		for _, n := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := i.file(n, h, packed.reader()); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	return nil
 }

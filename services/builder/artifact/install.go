@@ -78,7 +78,7 @@ func (i *installer) install(ctx context.Context) error {
 		}
 	}
 	if len(i.copies) > 0 {
-		if err := i.walk(ctx, i.Artifact.content, i.copy); err != nil {
+		if err := i.walk(ctx, i.Artifact.content, i.copy(ctx)); err != nil {
 			return err
 		}
 	}
@@ -140,7 +140,7 @@ func (i *installer) file(n int, h *tar.Header, content io.Reader) error {
 		}
 		content = r
 		if p.Mode != modeBinary {
-			if err := i.text(r); err != nil {
+			if err := i.text(&meter{in: r, packed: i.Artifact.size, unpacked: i.result.Bytes}); err != nil {
 				return err
 			}
 			content, e.Size = i.scratch.reader(), i.scratch.size
@@ -157,8 +157,13 @@ func (i *installer) text(r io.Reader) error {
 	return shortShebang(&i.scratch, r)
 }
 
-// put hands a file on, and keeps what has to be known of its content.
+// put hands a file on, and keeps what has to be known of its content. What is installed
+// is bounded as what is unpacked: a hard link that becomes a file, and a short placeholder,
+// make more of it.
 func (i *installer) put(p *listed, e Entry, content io.Reader) error {
+	if err := (&meter{packed: i.Artifact.size}).tooLong(i.result.Bytes + e.Size); err != nil {
+		return err
+	}
 	sum := sha256.New()
 	content = io.TeeReader(content, sum)
 	content, err := i.result.watch(i.Artifact, e, content)
