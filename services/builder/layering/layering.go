@@ -71,12 +71,12 @@ type Key string
 // keyOf names the layer of a package. The record is in it because it is in the
 // layer, as conda-meta: a channel that corrects what it says of an artifact gives
 // another layer.
-func keyOf(rec conda.Record, at artifact.Place, c Compression) (Key, error) {
+func keyOf(rec conda.Record, at artifact.Place, c Compression, scope string) (Key, error) {
 	record, err := json.Marshal(rec)
 	if err != nil {
 		return "", err
 	}
-	return hashed("package", fmt.Sprint(Version), string(c), at.Prefix, at.Python.Minor, at.Python.SitePackages, string(record)), nil
+	return hashed("package", fmt.Sprint(Version), string(c), at.Prefix, at.Python.Minor, at.Python.SitePackages, string(record), scope), nil
 }
 
 // groupKey names the layer of several packages.

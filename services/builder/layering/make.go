@@ -19,6 +19,9 @@ type Maker struct {
 	// Fetch gets artifacts; Store keeps what is made of them.
 	Fetch *Fetcher
 	Store Store
+	// Scope is who the layers are for, where Fetch shows a login: they are nobody else's,
+	// though others may know what a record says. "" is everybody.
+	Scope string
 	// Scratch is the folder for what cannot be held in memory; "" is the system's.
 	Scratch string
 	// Compression of layers; "" is Gzip.
@@ -73,7 +76,7 @@ func (m *Maker) Packages(ctx context.Context, records []conda.Record) ([]Package
 
 func (m *Maker) place(rec conda.Record, python artifact.Python) (Key, artifact.Place, error) {
 	at := placeOf(rec, python, m.Scratch)
-	key, err := keyOf(rec, at, m.compression())
+	key, err := keyOf(rec, at, m.compression(), m.Scope)
 	return key, at, err
 }
 

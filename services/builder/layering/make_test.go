@@ -86,3 +86,22 @@ func TestMaker(t *testing.T) {
 		t.Errorf("artifacts were left: %v, %v", left, err)
 	}
 }
+
+// TestScope: a layer that was made with somebody's login is made again for others, who
+// have to show one of theirs.
+func TestScope(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	lock := environment(t, &asked)[:1]
+	dir := t.TempDir()
+	for _, c := range []struct {
+		scope string
+		asked int32
+	}{{"ada", 1}, {"ada", 1}, {"mallory", 2}, {"", 3}} {
+		m := maker(t, dir)
+		m.Scope = c.scope
+		if _, err := m.Packages(t.Context(), lock); err != nil || asked.Load() != c.asked {
+			t.Errorf("for %q: %d requests, want %d, %v", c.scope, asked.Load(), c.asked, err)
+		}
+	}
+}
