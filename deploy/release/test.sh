@@ -26,6 +26,8 @@ root=$work/root
 cp "$work"/once/*.deb "$root/tmp/"
 chroot "$root" sh -c 'dpkg -i /tmp/slipway_*.deb /tmp/slipwayd_*.deb' >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log" >&2 && exit 1; }
 
+[ "$(stat -c '%a %U' "$root/etc/slipway/environment")" = '600 root' ] || no 'others can read the settings that are secret'
+
 say 'the units'
 for unit in slipwayd slipway-buildkitd; do
 	systemd-analyze verify --man=no --root="$root" "$unit.service" 2>&1 | grep -E 'Unknown|parse|gnoring|nvalid|not executable' >&2 && no "systemd takes $unit.service otherwise than it is meant"
