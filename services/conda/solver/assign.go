@@ -14,9 +14,10 @@ func (l lit) isNo() bool      { return l&1 == 1 }
 // variable says what a variable stands for.
 type variable struct {
 	kind kind
-	// pkg is a record's; want is a gate's or a bar's.
-	pkg  *pkg
-	want *want
+	// pkg is a record's, class a class's; want is a gate's or a bar's.
+	pkg   *pkg
+	want  *want
+	class *class
 }
 
 type kind uint8
@@ -24,6 +25,7 @@ type kind uint8
 const (
 	ofRequest kind = iota
 	ofRecord
+	ofClass
 	ofGate
 	ofBar
 )

@@ -61,7 +61,16 @@ func (s *search) encodeRecord(v int32) (conflict []lit, _ error) {
 	if s.level[v] < s.depth() {
 		s.late = append(s.late, v)
 	}
-	return s.encode(v, needs, bars)
+	records := p.alike(v - p.first)
+	if len(records) == 1 {
+		return s.encode(v, needs, bars)
+	}
+	encoded, conflict := s.newClass(v, p, records, needs)
+	more, err := s.encode(encoded, needs, bars)
+	if conflict == nil {
+		conflict = more
+	}
+	return conflict, err
 }
 
 // encode makes clauses of what a record, or the request, needs and bars. It goes on

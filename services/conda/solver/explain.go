@@ -18,10 +18,10 @@ func explain(ctx context.Context, failed *search) error {
 	defer cancel()
 	few, edges := failed.specs, failed.edges()
 	all := setOf(edges)
-	few = smallest(few, func(specs []conda.MatchSpec) bool {
+	few = smallest(within, few, func(specs []conda.MatchSpec) bool {
 		return isUnsatisfiable(within, failed.library, specs, all)
 	})
-	edges = smallest(edges, func(keep []edge) bool {
+	edges = smallest(within, edges, func(keep []edge) bool {
 		return isUnsatisfiable(within, failed.library, few, setOf(keep))
 	})
 	if err := ctx.Err(); err != nil {
@@ -35,10 +35,10 @@ func explain(ctx context.Context, failed *search) error {
 }
 
 // smallest leaves out what it can of a list that holds, so that it still holds: large
-// pieces first.
-func smallest[T any](list []T, holds func([]T) bool) []T {
+// pieces first. It stops when ctx ends, with what it has.
+func smallest[T any](ctx context.Context, list []T, holds func([]T) bool) []T {
 	for size := max(1, len(list)/2); len(list) > 0; size /= 2 {
-		for from := 0; from < len(list); {
+		for from := 0; from < len(list) && ctx.Err() == nil; {
 			to := min(len(list), from+size)
 			rest := slices.Concat(list[:from], list[to:])
 			if holds(rest) {

@@ -141,6 +141,16 @@ old 1.0 needs numpy[when="python <3"], but dependencies under a condition, and e
 - you asked for old
   - old 1.0 needs numpy[when="python <3"]
     - dependencies under a condition, and extras, cannot be solved yet`},
+		{"two conflicts", bio, []string{"bwa", "samtools 1.20", "htslib 1.17", "zlib 1.2", "plugin"}, `
+No zlib fits zlib 1.2: the newest is 1.3
+- you asked for zlib 1.2
+  - no zlib fits zlib 1.2: the newest is 1.3
+try: ask for zlib 1.3 instead of zlib 1.2, and leave out plugin, and ask for htslib 1.21 instead of htslib 1.17`},
+		{"two names", append(slices.Clone(plain), channel("x")), []string{"samtols", "bwa"}, `
+No package is named bwa in conda-forge and x; it is in bioconda, which is not among your channels
+- you asked for bwa
+  - no package is named bwa in conda-forge and x; it is in bioconda, which is not among your channels
+try: add the channel bioconda, and ask for samtools instead of samtols`},
 		{"asked twice", bio, []string{"htslib 1.20", "htslib 1.21"}, `
 You asked for htslib 1.20 and for htslib 1.21, and no htslib is both
 - you asked for htslib 1.20

@@ -141,8 +141,11 @@ func (s *search) blame(clause []lit) {
 	for _, l := range clause {
 		of := &s.variables[l.variable()]
 		p := of.pkg
-		if of.want != nil {
+		switch {
+		case of.want != nil:
 			p = of.want.pkg
+		case of.class != nil:
+			p = of.class.pkg
 		}
 		if p != nil {
 			p.activity++

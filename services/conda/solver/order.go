@@ -61,19 +61,23 @@ func (a reach) better(b reach) int {
 	return int(b.at) - int(a.at)
 }
 
-// breakTie orders records that are alike.
+// breakTie orders records of one version and build number.
 func (s *search) breakTie(p *shelf, tied []int32) error {
-	can := make(map[int32][]named, len(tied))
+	can := map[int32][]named{} // by the first record of a class
 	var shared []string
 	for at, i := range tied {
+		class := p.alike(i)[0]
+		if _, known := can[class]; known {
+			continue
+		}
 		if err := s.over(); err != nil {
 			return err
 		}
-		of, err := s.reaches(p.records[i])
+		of, err := s.reaches(p.records[class])
 		if err != nil {
 			return err
 		}
-		can[i] = of
+		can[class] = of
 		if at == 0 {
 			for _, n := range of {
 				shared = append(shared, n.name)
@@ -86,7 +90,7 @@ func (s *search) breakTie(p *shelf, tied []int32) error {
 		can[i] = slices.DeleteFunc(of, func(n named) bool { _, ok := slices.BinarySearch(shared, n.name); return !ok })
 	}
 	slices.SortStableFunc(tied, func(x, y int32) int {
-		a, b := can[x], can[y]
+		a, b := can[p.alike(x)[0]], can[p.alike(y)[0]]
 		for k := range shared {
 			if c := a[k].better(b[k].reach); c != 0 {
 				return c

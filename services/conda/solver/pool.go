@@ -54,6 +54,8 @@ type shelf struct {
 	version  []int32
 	// order is all records, best first, but for ties (see search.sort).
 	order []int32
+	// classes is, by record, those like it, once that was asked (see alike).
+	classes [][]int32
 }
 
 // shelf gives the records of a name.

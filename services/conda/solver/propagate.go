@@ -12,6 +12,10 @@ func (s *search) propagate() (conflict []lit) {
 			conflict = s.chosen(of.pkg, v)
 		case of.kind == ofRecord:
 			conflict = s.excluded(of.pkg, v)
+		case of.kind == ofClass && !l.isNo():
+			conflict = s.implyFrom(v)
+		case of.kind == ofClass:
+			conflict = s.excludeAll(of.class)
 		case of.kind == ofGate && !l.isNo():
 			conflict = s.narrow(of.want)
 		case of.kind == ofGate:
@@ -31,15 +35,23 @@ func (s *search) propagate() (conflict []lit) {
 	return nil
 }
 
-// chosen follows from a record that is true: what it needs and bars, and that no want
-// holds which it does not fit.
-func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
-	because := reason{kind: byPair, other: yes(v)}
+// implyFrom makes true what a record or a class implies.
+func (s *search) implyFrom(v int32) (conflict []lit) {
 	for _, l := range s.implies[v] {
-		if c := s.imply(l, because); c != nil {
+		if c := s.imply(l, reason{kind: byPair, other: yes(v)}); c != nil {
 			return c
 		}
 	}
+	return nil
+}
+
+// chosen follows from a record that is true: what it needs and bars, and that no want
+// holds which it does not fit.
+func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
+	if c := s.implyFrom(v); c != nil {
+		return c
+	}
+	because := reason{kind: byPair, other: yes(v)}
 	i := v - p.first
 	for _, w := range p.wants {
 		if w.fits[i] {

@@ -3,6 +3,7 @@ package solver
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/limits"
@@ -18,66 +19,93 @@ type Suggestion struct {
 	Channels []string `json:"channels,omitempty"`
 }
 
-// maxSuggestions is how many are worth reading.
-const maxSuggestions = 3
+// maxSuggestions is how many are worth reading, maxChanges how many one may combine.
+const (
+	maxSuggestions = 3
+	maxChanges     = 4
+)
 
 // Suggest looks for small changes to a request that make it possible: a name that was
-// meant, a channel that has it, a bound less, another version, a package less. p is the
-// problem that c came of. It gives up quietly after limits.CondaSuggest; the error is
-// ctx's. Not for two goroutines with one c.
+// meant, a channel that has it, a bound less, another version, a package less; where no
+// single one does, a few together. p is the problem that c came of. It gives up quietly
+// after limits.CondaSuggest; the error is ctx's. Not for two goroutines with one c.
 func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) {
 	within, cancel := context.WithTimeout(ctx, limits.CondaSuggest)
 	defer cancel()
-	a := adviser{problem: p, conflict: c, tries: limits.CondaTries}
-	for _, step := range []func(context.Context, conda.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
-		for at, spec := range p.Specs {
-			if a.isPart(spec) {
-				step(within, spec, at)
-			}
-		}
+	tries := limits.CondaTries
+	a := adviser{problem: p, conflict: c, tries: &tries, most: maxSuggestions, packages: len(p.Specs)}
+	a.look(within)
+	if len(a.out) == 0 {
+		a.combine(within)
 	}
 	return a.out, ctx.Err()
 }
 
+// adviser looks for changes to one problem.
 type adviser struct {
 	problem  Problem
 	conflict *Conflict
-	tries    int
-	out      []Suggestion
+	// tries is how many more solves there may be, most how many changes are looked for.
+	tries *int
+	most  int
+	// packages is how many the whole request names.
+	packages int
+	// found are changes, each of which makes the problem one that can be; out says them.
+	found []change
+	out   []Suggestion
+}
+
+// look tries changes to each specification that is part of the conflict.
+func (a *adviser) look(ctx context.Context) {
+	for _, step := range []func(context.Context, conda.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
+		for at, spec := range a.problem.Specs {
+			if a.isPart(spec) {
+				step(ctx, spec, at)
+			}
+		}
+	}
 }
 
 func (a *adviser) isPart(spec conda.MatchSpec) bool {
 	return slices.ContainsFunc(a.conflict.specs, func(s conda.MatchSpec) bool { return s.String() == spec.String() })
 }
 
-// try solves a changed request, and gives its solution; nil where it has none, or
-// enough was tried.
-func (a *adviser) try(ctx context.Context, p Problem) *Solution {
-	if a.tries == 0 || len(a.out) >= maxSuggestions || ctx.Err() != nil {
+// search is one for a changed request; nil where enough was tried.
+func (a *adviser) search(ctx context.Context, p Problem) *search {
+	if *a.tries == 0 || ctx.Err() != nil {
 		return nil
 	}
-	a.tries--
+	*a.tries--
 	l := a.conflict.library
 	if l == nil || len(p.Channels) != len(a.problem.Channels) {
 		l = newLibrary(&p)
 	}
-	s := newSearch(ctx, l, p.Specs)
-	if s.solve() != nil {
-		return nil
+	return newSearch(ctx, l, p.Specs)
+}
+
+// try keeps a change if it makes a request that can be.
+func (a *adviser) try(ctx context.Context, c change) bool {
+	if len(a.found) >= a.most {
+		return false
 	}
-	return s.solution()
+	p := c.of(a.problem)
+	s := a.search(ctx, p)
+	if s == nil || s.solve() != nil || !c.settle(&p, s.solution()) {
+		return false
+	}
+	a.found = append(a.found, c)
+	a.suggest(p, c)
+	return true
 }
 
-// with is the request with another specification in one's place.
-func (a *adviser) with(spec conda.MatchSpec, at int) Problem {
-	p := a.problem
-	p.Specs = slices.Clone(p.Specs)
-	p.Specs[at] = spec
-	return p
-}
-
-func (a *adviser) suggest(change string, p Problem) {
-	s := Suggestion{Change: change}
+// suggest says changes that lead to p.
+func (a *adviser) suggest(p Problem, changes ...change) {
+	var s Suggestion
+	words := make([]string, len(changes))
+	for i := range changes {
+		words[i] = changes[i].words()
+	}
+	s.Change = strings.Join(words, ", and ")
 	for _, spec := range p.Specs {
 		s.Packages = append(s.Packages, spec.String())
 	}
@@ -96,10 +124,7 @@ func (a *adviser) names(ctx context.Context, spec conda.MatchSpec, at int) {
 		return
 	}
 	for _, c := range a.problem.Names.Elsewhere(spec.Name) {
-		p := a.problem
-		p.Channels = append(slices.Clip(p.Channels), c)
-		if a.try(ctx, p) != nil {
-			a.suggest("add the channel "+c.Name, p)
+		if a.try(ctx, change{added: &c}) {
 			break
 		}
 	}
@@ -107,9 +132,7 @@ func (a *adviser) names(ctx context.Context, spec conda.MatchSpec, at int) {
 	for _, name := range nearest[:min(2, len(nearest))] {
 		meant := spec
 		meant.Name = name
-		if p := a.with(meant, at); a.try(ctx, p) != nil {
-			a.suggest("ask for "+meant.String()+" instead of "+spec.String(), p)
-		}
+		a.try(ctx, change{at: at, was: spec, spec: meant})
 	}
 }
 
@@ -121,8 +144,7 @@ func (a *adviser) channels(ctx context.Context, spec conda.MatchSpec, at int) {
 	for _, c := range a.problem.Channels[1:] {
 		from := spec
 		from.Channel = c.Name
-		if p := a.with(from, at); a.try(ctx, p) != nil {
-			a.suggest("take "+spec.Name+" from "+c.Name+": "+from.String(), p)
+		if a.try(ctx, change{at: at, was: spec, spec: from}) {
 			return
 		}
 	}
@@ -135,30 +157,15 @@ func (a *adviser) loosen(ctx context.Context, spec conda.MatchSpec, at int) {
 		for _, v := range bounds {
 			fewer := spec
 			fewer.Version = v
-			if p := a.with(fewer, at); a.try(ctx, p) != nil {
-				a.suggest("ask for "+fewer.String()+" instead of "+spec.String(), p)
+			if a.try(ctx, change{at: at, was: spec, spec: fewer}) {
 				return
 			}
 		}
 	}
 	alone := conda.MatchSpec{Name: spec.Name}
-	if alone.String() == spec.String() || a.isAskedTwice(spec.Name) {
-		return
+	if alone.String() != spec.String() && !a.isAskedTwice(spec.Name) {
+		a.try(ctx, change{at: at, was: spec, spec: alone, isLoose: true})
 	}
-	solution := a.try(ctx, a.with(alone, at))
-	if solution == nil {
-		return
-	}
-	i := slices.IndexFunc(solution.Records, func(r conda.Record) bool { return r.Name == spec.Name })
-	if i < 0 {
-		return
-	}
-	exact, err := conda.ParseVersionSpec("==" + solution.Records[i].Version)
-	if err != nil {
-		return
-	}
-	alone.Version = exact
-	a.suggest("ask for "+alone.String()+" instead of "+spec.String(), a.with(alone, at))
 }
 
 func (a *adviser) isAskedTwice(name string) bool {
@@ -173,12 +180,7 @@ func (a *adviser) isAskedTwice(name string) bool {
 
 // leaveOut tries the request with a package less, where nothing better was found.
 func (a *adviser) leaveOut(ctx context.Context, spec conda.MatchSpec, at int) {
-	if len(a.out) > 0 || len(a.problem.Specs) < 2 {
-		return
-	}
-	p := a.problem
-	p.Specs = slices.Concat(p.Specs[:at], p.Specs[at+1:])
-	if a.try(ctx, p) != nil {
-		a.suggest("leave out "+spec.String(), p)
+	if len(a.found) == 0 && a.packages > 1 {
+		a.try(ctx, change{at: at, was: spec, isLeftOut: true})
 	}
 }

@@ -1,0 +1,46 @@
+package solver
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// quarrels is a problem of a package whose every version needs two that do not go
+// together, where each version is there in so many builds.
+func quarrels(builds int) *Problem {
+	source := memory{}
+	put := func(name string, version, builds int, needs ...string) {
+		for b := range builds {
+			r := conda.Record{Name: name, Version: fmt.Sprint(version), Build: fmt.Sprint("b", b), Depends: needs}
+			r.FileName = fmt.Sprintf("%s-%s-%s.conda", r.Name, r.Version, r.Build)
+			source[name] = append(source[name], r)
+		}
+	}
+	for version := range 20 {
+		put("tool", version, builds, fmt.Sprintf("left %d", version), fmt.Sprintf("right %d", version))
+		put("left", version, 1, fmt.Sprintf("base >=%d", version), "base <50")
+		put("right", version, 1, fmt.Sprintf("base >=%d", 50+version))
+		put("base", version, 1)
+		put("base", 50+version, 1)
+	}
+	return &Problem{Channels: []Channel{{Name: "c", Sources: []Source{source}}}, Specs: []conda.MatchSpec{{Name: "tool"}}}
+}
+
+// TestWhatIsLearntOfABuildIsLearntOfAll: builds that are alike make a problem no harder.
+func TestWhatIsLearntOfABuildIsLearntOfAll(t *testing.T) {
+	t.Parallel()
+	learnt := func(builds int) int {
+		p := quarrels(builds)
+		s := newSearch(t.Context(), newLibrary(p), p.Specs)
+		if err := s.solve(); !errors.Is(err, errNone) {
+			t.Fatal(err)
+		}
+		return len(s.learnt)
+	}
+	if one, ten := learnt(1), learnt(10); one < 10 || ten > one+one/2 {
+		t.Errorf("of one build each %d clauses are learnt, of ten %d", one, ten)
+	}
+}

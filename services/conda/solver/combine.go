@@ -1,0 +1,66 @@
+package solver
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"slipway.dev/services/internal/conda"
+)
+
+// combine mends one conflict after the other, each by a change that suffices for its
+// own specifications, until the whole request can be.
+func (a *adviser) combine(ctx context.Context) {
+	p, c := a.problem, a.conflict
+	var changes []change
+	for len(changes) < maxChanges {
+		next, ok := a.mend(ctx, p, c)
+		if !ok {
+			return
+		}
+		changes, p = append(changes, next), next.of(p)
+		s := a.search(ctx, p)
+		if s == nil {
+			return
+		}
+		switch err := s.solve(); {
+		case err == nil:
+			a.settleAll(p, changes, s.solution())
+			return
+		case !errors.Is(err, errNone) || !errors.As(explain(ctx, s), &c):
+			return
+		}
+	}
+}
+
+// mend finds a change after which the specifications of a conflict are one no more.
+func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, bool) {
+	part := adviser{problem: p, conflict: c, tries: a.tries, most: 1, packages: len(p.Specs)}
+	var places []int // in p, of the specifications that are part of it
+	part.problem.Specs = slices.DeleteFunc(slices.Clone(p.Specs), func(spec conda.MatchSpec) bool { return !part.isPart(spec) })
+	for at, spec := range p.Specs {
+		if part.isPart(spec) {
+			places = append(places, at)
+		}
+	}
+	part.look(ctx)
+	if len(part.found) == 0 {
+		return change{}, false
+	}
+	out := part.found[0]
+	out.at = places[out.at]
+	if out.isLoose { // which version it is depends on the whole request
+		out.spec = conda.MatchSpec{Name: out.spec.Name}
+	}
+	return out, true
+}
+
+// settleAll suggests changes that together lead to p and its solution.
+func (a *adviser) settleAll(p Problem, changes []change, solution *Solution) {
+	for i := range changes {
+		if !changes[i].settle(&p, solution) {
+			return
+		}
+	}
+	a.suggest(p, changes...)
+}
