@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -87,33 +90,23 @@ func TestCondaChannel(t *testing.T) {
 }
 
 // TestCondaChannelIsCutOff: a process that is killed while it reads a list starts anew
-// with nothing left of it; and with the list it has read, without the channel.
+// with nothing left of it; and with the list it has read, without the channel, though it
+// was killed while it read a newer one.
 func TestCondaChannelIsCutOff(t *testing.T) {
 	t.Parallel()
 	channel := newLab(t)
-	hold := make(chan struct{})
-	channel.answers(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, labPackages[:len(labPackages)/2])
-		_ = http.NewResponseController(w).Flush()
-		channel.begun <- struct{}{}
-		<-hold
-	})
 	p := oneProcess(t, common(t, nil, settings{"conda_channel_alias": channel.URL}))
 	one := p.procs[0]
+	release := channel.stops()
 	go func() {
 		resp, err := http.Post(p.url+"/v1alpha1/conda/lock", "application/json", strings.NewReader(`{"packages":{"type":"CONDA","entries":["samtools"],"channels":["lab"]}}`))
 		if err == nil {
 			_ = resp.Body.Close()
 		}
 	}()
-	select {
-	case <-channel.begun:
-	case <-time.After(time.Minute):
-		t.Fatal("nobody asked the channel")
-	}
+	channel.awaits(t)
 	one.kill()
-	close(hold)
-	channel.answers(nil)
+	release()
 	one.start()
 	locks := func(when string) {
 		t.Helper()
@@ -123,7 +116,65 @@ func TestCondaChannelIsCutOff(t *testing.T) {
 	}
 	locks("after a kill in the middle of a list")
 	one.kill()
+
+	release = channel.stops()
+	indexes := filepath.Join(one.env["data_dir"], "conda")
+	age(t, indexes)
+	one.start()
+	locks("while a newer list is read")
+	channel.awaits(t)
+	half := func() error {
+		if left, err := filepath.Glob(filepath.Join(indexes, ".new-*")); err != nil || len(left) == 0 {
+			return errors.New("no new index is begun")
+		}
+		return nil
+	}
+	if err := within(time.Minute, half); err != nil {
+		t.Error(err)
+	}
+	one.kill()
+	release()
 	channel.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "garbage") })
 	one.start()
-	locks("with a channel that is broken now")
+	locks("after a kill in the middle of a newer list, with a channel that is broken now")
+}
+
+// stops makes the channel send half a list and then nothing, until it is released.
+func (l *lab) stops() (release func()) {
+	hold := make(chan struct{})
+	l.answers(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, labPackages[:len(labPackages)/2])
+		_ = http.NewResponseController(w).Flush()
+		l.begun <- struct{}{}
+		<-hold
+	})
+	return func() {
+		close(hold)
+		l.answers(nil)
+	}
+}
+
+// awaits waits until a list is being sent.
+func (l *lab) awaits(t *testing.T) {
+	t.Helper()
+	select {
+	case <-l.begun:
+	case <-time.After(time.Minute):
+		t.Fatal("nobody asked the channel")
+	}
+}
+
+// age makes indexes so old that their channels are asked again.
+func age(t *testing.T, dir string) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.idx"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("there are no indexes in %s: %v", dir, err)
+	}
+	for _, path := range files {
+		then := time.Now().Add(-24 * time.Hour)
+		if err := os.Chtimes(path, then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
