@@ -145,7 +145,7 @@ old 1.0 needs numpy[when="python <3"], but dependencies under a condition, and e
 No zlib fits zlib 1.2: the newest is 1.3
 - you asked for zlib 1.2
   - no zlib fits zlib 1.2: the newest is 1.3
-try: ask for zlib 1.3 instead of zlib 1.2, and leave out plugin, and ask for htslib 1.21 instead of htslib 1.17`},
+try: ask for zlib 1.3 instead of zlib 1.2, leave out plugin, and ask for htslib 1.21 instead of htslib 1.17`},
 		{"two names", append(slices.Clone(plain), channel("x")), []string{"samtols", "bwa"}, `
 No package is named bwa in conda-forge and x; it is in bioconda, which is not among your channels
 - you asked for bwa

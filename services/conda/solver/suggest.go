@@ -105,7 +105,10 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 	for i := range changes {
 		words[i] = changes[i].words()
 	}
-	s.Change = strings.Join(words, ", and ")
+	if last := len(words) - 1; last > 0 {
+		words[last] = "and " + words[last]
+	}
+	s.Change = strings.Join(words, ", ")
 	for _, spec := range p.Specs {
 		s.Packages = append(s.Packages, spec.String())
 	}

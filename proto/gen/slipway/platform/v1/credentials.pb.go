@@ -34,7 +34,8 @@ type CredentialsRecord struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// A description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// "container-reg", or another one that is stored but not interpreted.
+	// "container-reg", a login at a registry; "conda", a login at a Conda channel; or
+	// another one that is stored but not interpreted.
 	Provider string `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The address that the credentials are for.
 	BaseUrl string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
@@ -186,7 +187,9 @@ type CredentialsSpec struct {
 	// The address that the credentials are for.
 	BaseUrl *string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3,oneof" json:"base_url,omitempty"`
 	// For container-reg: userName, password, registry (host or host/path; absent
-	// is docker.io).
+	// is docker.io). For conda the same, where registry is a channel's host/path, and
+	// userName says how the password is shown: "bearer", as a "token" in the path, or,
+	// where it is any other, as HTTP basic.
 	Keys          *structpb.Struct `protobuf:"bytes,6,opt,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
