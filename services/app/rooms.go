@@ -124,6 +124,7 @@ func (a *App) buildContainer() error {
 			LayerStore:        int64(a.cfg.LayerStore),
 			TokenMemory:       a.tokenMemory(),
 			OperatorAccounts:  a.cfg.OperatorAccounts,
+			Version:           a.from.Version,
 			Commit:            a.from.Commit,
 		},
 	})

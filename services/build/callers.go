@@ -22,6 +22,7 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_SubmitBuild_FullMethodName,
 			buildv1.BuildService_CancelBuild_FullMethodName,
 			buildv1.BuildService_LocateBuild_FullMethodName,
+			buildv1.BuildService_ListEngines_FullMethodName,
 		}},
 		{Roles: []string{"gateway", "container"}, Calls: []string{
 			buildv1.BuildService_DescribeBuild_FullMethodName,

@@ -14,6 +14,7 @@ import (
 
 // Engines that work on images as they lie in registries, whatever they are for.
 const (
+	engineBuildKit  = "buildkit"
 	engineFreeze    = "freeze"
 	engineSif       = "sif"
 	anyArchitecture = "any"

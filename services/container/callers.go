@@ -21,6 +21,7 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_NameContainer_FullMethodName,
 			containerv1.ContainerService_RevokeToken_FullMethodName,
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
+			containerv1.ContainerService_ListAbilities_FullMethodName,
 			containerv1.ContainerService_StreamSif_FullMethodName,
 		}},
 		{Roles: []string{"inspect", "registry"}, Calls: []string{

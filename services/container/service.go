@@ -91,8 +91,8 @@ type Settings struct {
 	TokenMemory int64
 	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
 	OperatorAccounts string
-	// Commit is what the program was built from.
-	Commit string
+	// Version is the program's, and Commit what it was built from.
+	Version, Commit string
 }
 
 // Builds names the service's own build repository.

@@ -87,13 +87,28 @@ Details    https://d
 func TestInfo(t *testing.T) {
 	t.Parallel()
 	const answer = `{"serviceInfo":{"version":"1.31.0","commitId":"039ce73"}}`
-	url := exchange{call: "GET /below/service-info", answer: answer}.serve(t) + "/below/"
-	got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, "info")
-	if want := "Server    " + url + "\nContract  1.31.0\nCommit    039ce73\n"; got.out != want || got.code != 0 {
-		t.Errorf("got %+v, want %q", got, want)
-	}
-	got = slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": "http://unused"}, "info", "--server", url, "-o", "json")
-	if !sameJSON(got.out, answer) || got.code != 0 {
-		t.Errorf("got %+v, want %s", got, answer)
+	for able, more := range map[string][2]string{
+		"": {"", ""}, // an older server
+		`{"productVersion":"0.2.0","abilities":[{"name":"build","available":true,"platforms":["linux/amd64","linux/arm64"]},` +
+			`{"name":"sif","available":false,"problem":"tar2sqfs is not installed"},{"name":"conda","available":true},{"name":"new","available":true}]}`: {
+			"Version      0.2.0\n", "Builds       linux/amd64, linux/arm64\nSingularity  no: tar2sqfs is not installed\nConda        yes\nnew          yes\n",
+		},
+	} {
+		answers := map[string]string{"GET /below/service-info": answer}
+		gap := ""
+		if able != "" {
+			answers["GET /below/v1alpha1/abilities"], gap = able, "   "
+		}
+		url, _ := answering(t, answers)
+		url += "/below/"
+		got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, "info")
+		want := "Server    " + gap + url + "\n" + more[0] + "Contract  " + gap + "1.31.0\nCommit    " + gap + "039ce73\n" + more[1]
+		if got.out != want || got.code != 0 {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+		got = slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": "http://unused"}, "info", "--server", url, "-o", "json")
+		if !sameJSON(got.out, answer) || got.code != 0 {
+			t.Errorf("got %+v, want %s", got, answer)
+		}
 	}
 }

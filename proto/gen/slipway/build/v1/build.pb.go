@@ -1287,6 +1287,154 @@ func (x *LocateBuildResponse) GetMessage() string {
 	return ""
 }
 
+// ListEnginesRequest is empty.
+type ListEnginesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEnginesRequest) Reset() {
+	*x = ListEnginesRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEnginesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEnginesRequest) ProtoMessage() {}
+
+func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
+func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+}
+
+// ListEnginesResponse is what the workers can do.
+type ListEnginesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Every engine that workers may have.
+	Engines       []*Engine `protobuf:"bytes,1,rep,name=engines,proto3" json:"engines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListEnginesResponse) Reset() {
+	*x = ListEnginesResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListEnginesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListEnginesResponse) ProtoMessage() {}
+
+func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
+func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListEnginesResponse) GetEngines() []*Engine {
+	if x != nil {
+		return x.Engines
+	}
+	return nil
+}
+
+// Engine is a way to make images.
+type Engine struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "buildkit", "freeze" or "sif".
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The architectures that live workers make images for, e.g. "amd64"; "any" where it
+	// does not matter. Empty: it can make none.
+	Architectures []string `protobuf:"bytes,2,rep,name=architectures,proto3" json:"architectures,omitempty"`
+	// Why it can make none, in words.
+	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Engine) Reset() {
+	*x = Engine{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Engine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Engine) ProtoMessage() {}
+
+func (x *Engine) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Engine.ProtoReflect.Descriptor instead.
+func (*Engine) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Engine) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Engine) GetArchitectures() []string {
+	if x != nil {
+		return x.Architectures
+	}
+	return nil
+}
+
+func (x *Engine) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // CancelBuildRequest names a build.
 type CancelBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1298,7 +1446,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1458,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1471,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1345,7 +1493,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1505,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1518,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1396,7 +1544,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1556,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1569,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -1458,7 +1606,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1618,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1631,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -1516,7 +1664,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1676,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1689,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -1692,7 +1840,14 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x122\n" +
 	"\x05state\x18\a \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"/\n" +
+	"\amessage\x18\t \x01(\tR\amessage\"\x14\n" +
+	"\x12ListEnginesRequest\"I\n" +
+	"\x13ListEnginesResponse\x122\n" +
+	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"\\\n" +
+	"\x06Engine\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
+	"\rarchitectures\x18\x02 \x03(\tR\rarchitectures\x12\x18\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\"/\n" +
 	"\x12CancelBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"0\n" +
 	"\x13CancelBuildResponse\x12\x19\n" +
@@ -1714,7 +1869,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xf4\a\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xd0\b\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -1725,6 +1880,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
+	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12Z\n" +
 	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12Y\n" +
 	"\n" +
 	"StreamLogs\x12#.slipway.build.v1.StreamLogsRequest\x1a$.slipway.build.v1.StreamLogsResponse0\x01B0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
@@ -1742,7 +1898,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                  // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),        // 1: slipway.build.v1.ListBuildsRequest
@@ -1760,61 +1916,67 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*AwaitBuildResponse)(nil),       // 13: slipway.build.v1.AwaitBuildResponse
 	(*LocateBuildRequest)(nil),       // 14: slipway.build.v1.LocateBuildRequest
 	(*LocateBuildResponse)(nil),      // 15: slipway.build.v1.LocateBuildResponse
-	(*CancelBuildRequest)(nil),       // 16: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),      // 17: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),        // 18: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),       // 19: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                  // 20: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
-	(*v1.PlatformLock)(nil),          // 22: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                   // 23: slipway.build.v1.Recipe
-	(*Target)(nil),                   // 24: slipway.build.v1.Target
-	(*v11.Identity)(nil),             // 25: slipway.platform.v1.Identity
-	(*v1.SolvePackagesResponse)(nil), // 26: slipway.conda.v1.SolvePackagesResponse
+	(*ListEnginesRequest)(nil),       // 16: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),      // 17: slipway.build.v1.ListEnginesResponse
+	(*Engine)(nil),                   // 18: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),       // 19: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),      // 20: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),        // 21: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),       // 22: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                  // 23: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
+	(*v1.PlatformLock)(nil),          // 25: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                   // 26: slipway.build.v1.Recipe
+	(*Target)(nil),                   // 27: slipway.build.v1.Target
+	(*v11.Identity)(nil),             // 28: slipway.platform.v1.Identity
+	(*v1.SolvePackagesResponse)(nil), // 29: slipway.conda.v1.SolvePackagesResponse
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	21, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	21, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	22, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	23, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	24, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	25, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	24, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	24, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	25, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	26, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	27, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	28, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	10, // 8: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	26, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	29, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
 	0,  // 10: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	21, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	21, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	21, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	24, // 14: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	25, // 15: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	24, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	24, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	24, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	27, // 14: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	28, // 15: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
 	0,  // 16: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	20, // 17: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 18: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 19: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 20: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 21: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 22: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 23: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 24: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 25: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	16, // 26: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	18, // 27: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 28: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 29: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 30: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 31: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 32: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 33: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 34: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	17, // 35: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	19, // 36: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	28, // [28:37] is the sub-list for method output_type
-	19, // [19:28] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	18, // 17: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	23, // 18: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 19: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 20: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 21: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 22: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 23: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 24: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 25: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 26: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	16, // 27: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	19, // 28: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 29: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 30: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 31: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 32: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 33: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 34: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 35: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 36: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	17, // 37: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	20, // 38: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 39: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	30, // [30:40] is the sub-list for method output_type
+	20, // [20:30] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -1833,7 +1995,7 @@ func file_slipway_build_v1_build_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

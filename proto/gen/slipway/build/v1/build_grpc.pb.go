@@ -28,6 +28,7 @@ const (
 	BuildService_SubmitBuild_FullMethodName    = "/slipway.build.v1.BuildService/SubmitBuild"
 	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
 	BuildService_LocateBuild_FullMethodName    = "/slipway.build.v1.BuildService/LocateBuild"
+	BuildService_ListEngines_FullMethodName    = "/slipway.build.v1.BuildService/ListEngines"
 	BuildService_CancelBuild_FullMethodName    = "/slipway.build.v1.BuildService/CancelBuild"
 	BuildService_StreamLogs_FullMethodName     = "/slipway.build.v1.BuildService/StreamLogs"
 )
@@ -60,6 +61,8 @@ type BuildServiceClient interface {
 	// LocateBuild returns where the image of a build is, or will be, and who may have
 	// it. Internal.
 	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
+	// ListEngines returns what the workers can do now. Internal.
+	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
@@ -147,6 +150,16 @@ func (c *buildServiceClient) LocateBuild(ctx context.Context, in *LocateBuildReq
 	return out, nil
 }
 
+func (c *buildServiceClient) ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListEnginesResponse)
+	err := c.cc.Invoke(ctx, BuildService_ListEngines_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelBuildResponse)
@@ -204,6 +217,8 @@ type BuildServiceServer interface {
 	// LocateBuild returns where the image of a build is, or will be, and who may have
 	// it. Internal.
 	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
+	// ListEngines returns what the workers can do now. Internal.
+	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
@@ -241,6 +256,9 @@ func (UnimplementedBuildServiceServer) AwaitBuild(context.Context, *AwaitBuildRe
 }
 func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LocateBuild not implemented")
+}
+func (UnimplementedBuildServiceServer) ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEngines not implemented")
 }
 func (UnimplementedBuildServiceServer) CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBuild not implemented")
@@ -395,6 +413,24 @@ func _BuildService_LocateBuild_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_ListEngines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListEnginesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).ListEngines(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_ListEngines_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).ListEngines(ctx, req.(*ListEnginesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_CancelBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelBuildRequest)
 	if err := dec(in); err != nil {
@@ -458,6 +494,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LocateBuild",
 			Handler:    _BuildService_LocateBuild_Handler,
+		},
+		{
+			MethodName: "ListEngines",
+			Handler:    _BuildService_ListEngines_Handler,
 		},
 		{
 			MethodName: "CancelBuild",

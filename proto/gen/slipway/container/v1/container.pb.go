@@ -1330,6 +1330,172 @@ func (x *ServiceInfo) GetCommitId() string {
 	return ""
 }
 
+// ListAbilitiesRequest is empty.
+type ListAbilitiesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAbilitiesRequest) Reset() {
+	*x = ListAbilitiesRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAbilitiesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAbilitiesRequest) ProtoMessage() {}
+
+func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAbilitiesRequest.ProtoReflect.Descriptor instead.
+func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+}
+
+// ListAbilitiesResponse says what the service can do.
+type ListAbilitiesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the program, e.g. "0.1.0".
+	ProductVersion *string `protobuf:"bytes,1,opt,name=product_version,json=productVersion,proto3,oneof" json:"product_version,omitempty"`
+	// Everything that it could be able to do.
+	Abilities     []*Ability `protobuf:"bytes,2,rep,name=abilities,proto3" json:"abilities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAbilitiesResponse) Reset() {
+	*x = ListAbilitiesResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAbilitiesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAbilitiesResponse) ProtoMessage() {}
+
+func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAbilitiesResponse.ProtoReflect.Descriptor instead.
+func (*ListAbilitiesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ListAbilitiesResponse) GetProductVersion() string {
+	if x != nil && x.ProductVersion != nil {
+		return *x.ProductVersion
+	}
+	return ""
+}
+
+func (x *ListAbilitiesResponse) GetAbilities() []*Ability {
+	if x != nil {
+		return x.Abilities
+	}
+	return nil
+}
+
+// Ability is something that the service can do, or cannot.
+type Ability struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "build" (recipes), "freeze", "sif" (Singularity images), "conda" (packages are
+	// found, and solved before they are built), "mirror" or "scan".
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Whether it can.
+	Available *bool `protobuf:"varint,2,opt,name=available,proto3,oneof" json:"available,omitempty"`
+	// For which platforms; absent where the platform does not matter.
+	Platforms []string `protobuf:"bytes,3,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	// Why it cannot, in words.
+	Problem       *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ability) Reset() {
+	*x = Ability{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ability) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ability) ProtoMessage() {}
+
+func (x *Ability) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ability.ProtoReflect.Descriptor instead.
+func (*Ability) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Ability) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *Ability) GetAvailable() bool {
+	if x != nil && x.Available != nil {
+		return *x.Available
+	}
+	return false
+}
+
+func (x *Ability) GetPlatforms() []string {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+func (x *Ability) GetProblem() string {
+	if x != nil && x.Problem != nil {
+		return *x.Problem
+	}
+	return ""
+}
+
 // ResolveTokenRequest names a token.
 type ResolveTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1344,7 +1510,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1522,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1535,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -1397,7 +1563,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1575,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1588,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -1445,7 +1611,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1623,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1636,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -1496,7 +1662,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1674,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1687,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
 }
 
 // StreamSifRequest names a Singularity image and a part of it.
@@ -1540,7 +1706,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1718,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,7 +1731,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -1606,7 +1772,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1784,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1797,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -1673,7 +1839,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1685,7 +1851,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1698,7 +1864,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -1719,7 +1885,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1897,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1910,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -1922,7 +2088,22 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"\b_versionB\f\n" +
 	"\n" +
-	"_commit_id\"A\n" +
+	"_commit_id\"\x16\n" +
+	"\x14ListAbilitiesRequest\"\x96\x01\n" +
+	"\x15ListAbilitiesResponse\x12,\n" +
+	"\x0fproduct_version\x18\x01 \x01(\tH\x00R\x0eproductVersion\x88\x01\x01\x12;\n" +
+	"\tabilities\x18\x02 \x03(\v2\x1d.slipway.container.v1.AbilityR\tabilitiesB\x12\n" +
+	"\x10_product_version\"\xa5\x01\n" +
+	"\aAbility\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12!\n" +
+	"\tavailable\x18\x02 \x01(\bH\x01R\tavailable\x88\x01\x01\x12\x1c\n" +
+	"\tplatforms\x18\x03 \x03(\tR\tplatforms\x12\x1d\n" +
+	"\aproblem\x18\x04 \x01(\tH\x02R\aproblem\x88\x01\x01B\a\n" +
+	"\x05_nameB\f\n" +
+	"\n" +
+	"_availableB\n" +
+	"\n" +
+	"\b_problem\"A\n" +
 	"\x13ResolveTokenRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"F\n" +
@@ -1946,7 +2127,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xe6\r\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xee\x0e\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x9e\x01\n" +
@@ -1956,7 +2137,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\rNameContainer\x12*.slipway.container.v1.NameContainerRequest\x1a+.slipway.container.v1.NameContainerResponse\"%\x82\xd3\xe4\x93\x02\x1f\"\x1d/v1alpha2/container/{id}/name\x12\x87\x01\n" +
 	"\vRevokeBuild\x12(.slipway.container.v1.RevokeBuildRequest\x1a).slipway.container.v1.RevokeBuildResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1alpha1/builds/{build_id}\x12\x84\x01\n" +
 	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12\x82\x01\n" +
-	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12e\n" +
+	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12\x85\x01\n" +
+	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12e\n" +
 	"\fResolveToken\x12).slipway.container.v1.ResolveTokenRequest\x1a*.slipway.container.v1.ResolveTokenResponse\x12e\n" +
 	"\fRecordDigest\x12).slipway.container.v1.RecordDigestRequest\x1a*.slipway.container.v1.RecordDigestResponse\x12[\n" +
 	"\bGetLayer\x12%.slipway.container.v1.GetLayerRequest\x1a&.slipway.container.v1.GetLayerResponse0\x01\x12^\n" +
@@ -1974,7 +2156,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -1995,63 +2177,69 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*GetServiceInfoRequest)(nil),        // 16: slipway.container.v1.GetServiceInfoRequest
 	(*GetServiceInfoResponse)(nil),       // 17: slipway.container.v1.GetServiceInfoResponse
 	(*ServiceInfo)(nil),                  // 18: slipway.container.v1.ServiceInfo
-	(*ResolveTokenRequest)(nil),          // 19: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 20: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 21: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 22: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 23: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 24: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 25: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 26: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 27: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 28: google.protobuf.Timestamp
-	(*ContainerConfig)(nil),              // 29: slipway.container.v1.ContainerConfig
-	(*Plan)(nil),                         // 30: slipway.container.v1.Plan
+	(*ListAbilitiesRequest)(nil),         // 19: slipway.container.v1.ListAbilitiesRequest
+	(*ListAbilitiesResponse)(nil),        // 20: slipway.container.v1.ListAbilitiesResponse
+	(*Ability)(nil),                      // 21: slipway.container.v1.Ability
+	(*ResolveTokenRequest)(nil),          // 22: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 23: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 24: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 25: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 26: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 27: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 28: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 29: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 30: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 31: google.protobuf.Timestamp
+	(*ContainerConfig)(nil),              // 32: slipway.container.v1.ContainerConfig
+	(*Plan)(nil),                         // 33: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	27, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	28, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	27, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	28, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
-	29, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	28, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	28, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	28, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	28, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	28, // 9: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	30, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	31, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	30, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	31, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	32, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	31, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	31, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	31, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	31, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	31, // 9: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	18, // 10: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	30, // 11: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 12: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	2,  // 13: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	4,  // 14: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	6,  // 15: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	8,  // 16: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	10, // 17: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	12, // 18: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	14, // 19: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	16, // 20: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	19, // 21: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	21, // 22: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	25, // 23: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	23, // 24: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 25: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 26: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 27: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	7,  // 28: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	9,  // 29: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	11, // 30: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	13, // 31: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	15, // 32: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	17, // 33: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	20, // 34: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	22, // 35: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	26, // 36: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	24, // 37: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	25, // [25:38] is the sub-list for method output_type
-	12, // [12:25] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	21, // 11: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	33, // 12: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 13: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	2,  // 14: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	4,  // 15: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	6,  // 16: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	8,  // 17: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	10, // 18: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	12, // 19: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	14, // 20: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	16, // 21: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	19, // 22: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	22, // 23: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	24, // 24: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	28, // 25: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	26, // 26: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 27: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	3,  // 28: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	5,  // 29: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	7,  // 30: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	9,  // 31: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	11, // 32: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	13, // 33: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	15, // 34: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	17, // 35: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	20, // 36: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	23, // 37: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	25, // 38: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	29, // 39: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	27, // 40: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	27, // [27:41] is the sub-list for method output_type
+	13, // [13:27] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -2068,13 +2256,15 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_container_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[13].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[18].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

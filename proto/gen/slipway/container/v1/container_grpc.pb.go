@@ -30,6 +30,7 @@ const (
 	ContainerService_RevokeBuild_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeBuild"
 	ContainerService_RevokeToken_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeToken"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
+	ContainerService_ListAbilities_FullMethodName        = "/slipway.container.v1.ContainerService/ListAbilities"
 	ContainerService_ResolveToken_FullMethodName         = "/slipway.container.v1.ContainerService/ResolveToken"
 	ContainerService_RecordDigest_FullMethodName         = "/slipway.container.v1.ContainerService/RecordDigest"
 	ContainerService_GetLayer_FullMethodName             = "/slipway.container.v1.ContainerService/GetLayer"
@@ -70,6 +71,8 @@ type ContainerServiceClient interface {
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
 	// GetServiceInfo returns the versions of what is running.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
+	// ListAbilities returns what this service can do now, and why it cannot do the rest.
+	ListAbilities(ctx context.Context, in *ListAbilitiesRequest, opts ...grpc.CallOption) (*ListAbilitiesResponse, error)
 	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
 	// unknown, expired or revoked. Internal.
 	ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error)
@@ -183,6 +186,16 @@ func (c *containerServiceClient) GetServiceInfo(ctx context.Context, in *GetServ
 	return out, nil
 }
 
+func (c *containerServiceClient) ListAbilities(ctx context.Context, in *ListAbilitiesRequest, opts ...grpc.CallOption) (*ListAbilitiesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAbilitiesResponse)
+	err := c.cc.Invoke(ctx, ContainerService_ListAbilities_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *containerServiceClient) ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResolveTokenResponse)
@@ -275,6 +288,8 @@ type ContainerServiceServer interface {
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
 	// GetServiceInfo returns the versions of what is running.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
+	// ListAbilities returns what this service can do now, and why it cannot do the rest.
+	ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error)
 	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
 	// unknown, expired or revoked. Internal.
 	ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error)
@@ -324,6 +339,9 @@ func (UnimplementedContainerServiceServer) RevokeToken(context.Context, *RevokeT
 }
 func (UnimplementedContainerServiceServer) GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetServiceInfo not implemented")
+}
+func (UnimplementedContainerServiceServer) ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAbilities not implemented")
 }
 func (UnimplementedContainerServiceServer) ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveToken not implemented")
@@ -520,6 +538,24 @@ func _ContainerService_GetServiceInfo_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_ListAbilities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAbilitiesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).ListAbilities(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_ListAbilities_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).ListAbilities(ctx, req.(*ListAbilitiesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_ResolveToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveTokenRequest)
 	if err := dec(in); err != nil {
@@ -620,6 +656,10 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetServiceInfo",
 			Handler:    _ContainerService_GetServiceInfo_Handler,
+		},
+		{
+			MethodName: "ListAbilities",
+			Handler:    _ContainerService_ListAbilities_Handler,
 		},
 		{
 			MethodName: "ResolveToken",

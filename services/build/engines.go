@@ -1,0 +1,30 @@
+package build
+
+import (
+	"context"
+	"slices"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+)
+
+// ListEngines returns what the workers can do now.
+func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
+	out := &buildv1.ListEnginesResponse{}
+	can := s.workers.capabilities()
+	for _, name := range []string{engineBuildKit, engineFreeze, engineSif} {
+		e := &buildv1.Engine{Name: name}
+		for _, c := range can {
+			if c.engine == name && !slices.Contains(e.Architectures, c.architecture) {
+				e.Architectures = append(e.Architectures, c.architecture)
+			}
+		}
+		slices.Sort(e.Architectures)
+		if len(e.Architectures) == 0 {
+			if e.Problem = s.workers.problem(name); e.Problem == "" {
+				e.Problem = "no worker is there that could"
+			}
+		}
+		out.Engines = append(out.Engines, e)
+	}
+	return out, nil
+}

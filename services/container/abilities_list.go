@@ -1,0 +1,66 @@
+package container
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/rpc"
+)
+
+// ListAbilities says what the service can do now. It is for people and scripts that ask
+// first; a request that cannot be done is refused with the same reason.
+func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitiesRequest) (*containerv1.ListAbilitiesResponse, error) {
+	out := &containerv1.ListAbilitiesResponse{ProductVersion: rpc.Optional(s.deps.Version)}
+	out.Abilities = s.engines(ctx)
+	conda := ability("conda", "")
+	if s.deps.Conda == nil {
+		conda = ability("conda", "no process plays the role conda; the packages of a build are solved while it runs")
+	}
+	const never = "it is not supported"
+	out.Abilities = append(out.Abilities, conda, ability("mirror", never), ability("scan", never))
+	return out, nil
+}
+
+// engines are the abilities that workers give.
+func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
+	names := map[string]string{"buildkit": "build", "freeze": "freeze", formatSif: "sif"}
+	problem := ""
+	switch {
+	case s.deps.Build == nil:
+		problem = "this service is run without builds"
+	default:
+		resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})
+		if err == nil {
+			return s.abilitiesOf(resp.GetEngines(), names)
+		}
+		s.deps.Log.WarnContext(ctx, "What workers can do was not read", "err", err)
+		problem = "workers cannot be asked right now; try again"
+	}
+	return []*containerv1.Ability{ability("build", problem), ability("freeze", problem), ability("sif", problem)}
+}
+
+func (s *Service) abilitiesOf(engines []*buildv1.Engine, names map[string]string) []*containerv1.Ability {
+	var out []*containerv1.Ability
+	for _, e := range engines {
+		a := ability(names[e.GetName()], e.GetProblem())
+		if a.GetName() == "build" && s.deps.Builds == (Builds{}) {
+			a = ability("build", "this service has no repository for what is built: build_repository is not set")
+		}
+		for _, arch := range e.GetArchitectures() {
+			if a.GetAvailable() && arch != "any" {
+				a.Platforms = append(a.Platforms, "linux/"+arch)
+			}
+		}
+		out = append(out, a)
+	}
+	return out
+}
+
+// ability is one that there is, unless there is a problem.
+func ability(name, problem string) *containerv1.Ability {
+	return &containerv1.Ability{Name: proto.String(name), Available: proto.Bool(problem == ""), Problem: rpc.Optional(problem)}
+}

@@ -1,0 +1,49 @@
+package container_test
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/container"
+	"slipway.dev/services/internal/testkit"
+)
+
+func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
+	return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
+		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}},
+		{Name: "sif", Problem: "tar2sqfs is not installed"},
+	}}, nil
+}
+
+// TestAbilities asks services what they can do.
+func TestAbilities(t *testing.T) {
+	t.Parallel()
+	no := func(name, why string) *containerv1.Ability {
+		return &containerv1.Ability{Name: &name, Available: proto.Bool(false), Problem: &why}
+	}
+	yes := func(name string, platforms ...string) *containerv1.Ability {
+		return &containerv1.Ability{Name: &name, Available: proto.Bool(true), Platforms: platforms}
+	}
+	conda, mirror, scan := no("conda", "no process plays the role conda; the packages of a build are solved while it runs"), no("mirror", "it is not supported"), no("scan", "it is not supported")
+	const off = "this service is run without builds"
+	db := testkit.SQLite(t)
+	for name, c := range map[string]struct {
+		room containerv1.ContainerServiceClient
+		want []*containerv1.Ability
+	}{
+		"with workers": {newSiteWith(t, db, func(d *container.Deps) { d.Version = "1.2.3" }),
+			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), no("sif", "tar2sqfs is not installed"), conda, mirror, scan}},
+		"without builds": {newRoomWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),
+			[]*containerv1.Ability{no("build", off), no("freeze", off), no("sif", off), conda, mirror, scan}},
+	} {
+		got, err := c.room.ListAbilities(t.Context(), &containerv1.ListAbilitiesRequest{})
+		if want := (&containerv1.ListAbilitiesResponse{ProductVersion: proto.String("1.2.3"), Abilities: c.want}); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%s: got  %v, %v\nwant %v", name, got, err, want)
+		}
+	}
+}
