@@ -23,6 +23,7 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	s.sleep(time.Hour)
 	second := s.must(t, &containerv1.ContainerRequest{
 		ContainerImage: first.GetTargetImage(), ContainerConfig: &containerv1.ContainerConfig{Env: []string{"B=2"}, Cmd: []string{"-c"}},
+		WorkflowId: "run1",
 	})
 	if !second.GetExpiration().AsTime().Equal(first.GetExpiration().AsTime()) || strings.Contains(second.GetContainerImage(), first.GetRequestId()) {
 		t.Errorf("got %v", second)
@@ -34,8 +35,8 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		t.Errorf("the plan is %v, %v", plan, err)
 	}
 	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: second.GetRequestId()})
-	if err != nil || strings.Contains(d.String(), first.GetRequestId()) {
-		t.Errorf("the description shows the other token: %v, %v", d, err)
+	if err != nil || strings.Contains(d.String(), first.GetRequestId()) || d.WorkflowId != nil {
+		t.Errorf("the description shows the other token, or a run: %v, %v", d, err)
 	}
 
 	built := s.must(t, as("ada", from(s.secret)))

@@ -123,9 +123,10 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 		return submission{}, err
 	}
 	out := submission{plan: plan, request: r.raw}
-	if s.deps.tokenIn(r.image) != "" { // the token in it is not kept, and not shown again
+	if s.deps.tokenIn(r.image) != "" {
 		out.request = proto.CloneOf(r.raw)
-		out.request.ContainerImage = ""
+		out.request.ContainerImage = "" // the token in it is not kept, and not shown again
+		out.request.WorkflowId = ""     // no run makes it live longer than the name that it was made from
 	}
 	if plan.GetBuildId() != "" {
 		out.build = &buildv1.SubmitBuildResponse{BuildId: plan.GetBuildId(), Cached: true, Succeeded: plan.GetBuilt()}
