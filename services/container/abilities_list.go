@@ -28,11 +28,8 @@ func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitie
 // engines are the abilities that workers give.
 func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
 	names := map[string]string{"buildkit": "build", "freeze": "freeze", formatSif: "sif"}
-	problem := ""
-	switch {
-	case s.deps.Build == nil:
-		problem = "this service is run without builds"
-	default:
+	problem := "this service is run without builds"
+	if s.deps.Build != nil {
 		resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})
 		if err == nil {
 			return s.abilitiesOf(resp.GetEngines(), names)
