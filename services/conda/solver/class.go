@@ -1,6 +1,9 @@
 package solver
 
-import "strings"
+import (
+	"sort"
+	"strings"
+)
 
 // class is records of one version and build number that need and bar the same, as
 // builds of a package often do: each of them implies the class, and the class what they
@@ -16,27 +19,35 @@ type class struct {
 // alike gives the records of one's class, itself among them.
 func (p *shelf) alike(i int32) []int32 {
 	if p.classes == nil {
-		p.sortAlike()
+		p.classes = make([][]int32, len(p.records))
+	}
+	if p.classes[i] == nil {
+		p.classify(p.ties(i))
 	}
 	return p.classes[i]
 }
 
-func (p *shelf) sortAlike() {
-	type likeness struct {
-		channel, version int32
-		tracks           int
-		build            uint64
-		needs, bars      string
+// ties gives the records between which and one there is no order.
+func (p *shelf) ties(i int32) []int32 {
+	from := sort.Search(len(p.order), func(at int) bool { return p.compare(p.order[at], i) >= 0 })
+	to := from
+	for to < len(p.order) && p.compare(p.order[to], i) == 0 {
+		to++
 	}
-	by := map[likeness][]int32{}
-	for i, r := range p.records {
-		of := likeness{
-			p.channel[i], p.version[i], p.tracks(int32(i)), r.BuildNumber,
-			strings.Join(r.Depends, "\n"), strings.Join(r.Constrains, "\n"),
-		}
-		by[of] = append(by[of], int32(i))
+	return p.order[from:to]
+}
+
+func (p *shelf) classify(tied []int32) {
+	if len(tied) == 1 {
+		p.classes[tied[0]] = tied
+		return
 	}
-	p.classes = make([][]int32, len(p.records))
+	by := map[[2]string][]int32{}
+	for _, i := range tied {
+		r := p.records[i]
+		needs := [2]string{strings.Join(r.Depends, "\n"), strings.Join(r.Constrains, "\n")}
+		by[needs] = append(by[needs], i)
+	}
 	for _, same := range by {
 		for _, i := range same {
 			p.classes[i] = same
