@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -136,7 +134,7 @@ func (w *interrupted) image(t *testing.T, repo string) (ref, layer string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref = w.up.Push(t, repo+":1", v1.Image(img))
+	ref = w.up.Push(t, repo+":1", img)
 	w.holds.close("/v2/" + repo + "/blobs/" + d.String())
 	return ref, d.String()
 }
