@@ -41,8 +41,9 @@ Ask for an image with one more variable, and pull the targetImage of the answer:
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\nA first image, with one more variable:\n  %s image docker.io/library/alpine:3.20 --env GREETING=hello%s\n", slipway, server)
+	fmt.Fprintf(&b, "One with a Conda package:\n  %s conda samtools=1.20 --await%s\n", slipway, server)
 	if a.canBuild {
-		fmt.Fprintf(&b, "One with a Conda package, and one of a Dockerfile:\n  %s conda samtools=1.20 --await%s\n  %s build -f Dockerfile --context . --await%s\n", slipway, server, slipway, server)
+		fmt.Fprintf(&b, "One of a Dockerfile:\n  %s build -f Dockerfile --context . --await%s\n", slipway, server)
 	}
 	for _, engine := range []string{"docker", "podman"} {
 		if _, err := look(engine); err == nil {

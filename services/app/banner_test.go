@@ -30,7 +30,7 @@ func TestSuggestions(t *testing.T) {
 		not         string
 	}{
 		{"everything", here("slipway", "docker"), true, "http://localhost:9090", "slipway conda samtools=1.20 --await\n", "docker run", "curl"},
-		{"no builds", here("slipway", "podman"), false, "http://localhost:9090", "slipway image", "podman run", "conda"},
+		{"no builds", here("slipway", "podman"), false, "http://localhost:9090", "slipway conda samtools=1.20", "podman run", "slipway build"},
 		{"another address", here("slipway"), true, "http://localhost:8080", "slipway image docker.io/library/alpine:3.20 --env GREETING=hello --server http://localhost:8080", "slipway build", "run --rm"},
 		{"no client", here(), true, "http://localhost:8080", "curl -s http://localhost:8080/v1alpha2/container", "targetImage", "slipway image"},
 	} {

@@ -44,12 +44,17 @@ func (a *App) buildBuilder() error {
 	if why := sifs.Problem(); why != "" {
 		log.Info("No Singularity images are made here", "why", why)
 	}
+	packages := builder.NewConda(builder.CondaOptions{RegistryDeps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk)})
+	if why := packages.Problem(); why != "" {
+		a.problems = append(a.problems, "No images of Conda packages are made here: "+why)
+		log.Warn("No images of Conda packages are made here", "why", why)
+	}
 	slots := a.cfg.BuildConcurrency
 	if slots == 0 {
 		slots = runtime.NumCPU()
 	}
 	w, err := builder.New(builder.Deps{
-		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, builder.NewFreeze(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
+		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, packages, builder.NewFreeze(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
 		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
 	})
 	if err != nil {
@@ -70,8 +75,8 @@ func (a *App) startDaemon(o *builder.BuildKitOptions) {
 	a.check("builds", optional, func(context.Context) error { return err })
 	if err != nil {
 		o.Problem = err.Error()
-		a.problems = append(a.problems, "Nothing is built here: "+err.Error())
-		o.Log.Warn("Nothing is built here", "err", err)
+		a.problems = append(a.problems, "Dockerfiles are not built here; images of Conda packages are: "+err.Error())
+		o.Log.Warn("Dockerfiles are not built here; images of Conda packages are", "err", err)
 		return
 	}
 	a.onClose(func() error { d.Close(); return nil })

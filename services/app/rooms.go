@@ -121,6 +121,7 @@ func (a *App) buildContainer() error {
 			RequestsUser:      a.cfg.LimitRequestsUser,
 			RequestsAnonymous: a.cfg.LimitRequestsAnonymous,
 			CondaSolveWait:    a.cfg.CondaSolveWait,
+			CondaLockTTL:      a.cfg.CondaLockTTL,
 			LayerStore:        int64(a.cfg.LayerStore),
 			TokenMemory:       a.tokenMemory(),
 			OperatorAccounts:  a.cfg.OperatorAccounts,

@@ -16,9 +16,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A lock is what a request's Conda packages stood for when it was made. The build
-// itself resolves them again, from channels that may have changed since: a lock is
-// shown, and decides nothing.
+// A lock is what a request's Conda packages stood for when it was made. The engine
+// conda makes the image of it. What is built in steps resolves its packages again, from
+// channels that may have changed since: there a lock is shown, and decides nothing.
 
 // GetBuildLock returns the lock of a build; of one that is made of others, theirs.
 // fault.NotFound where one is not known.
@@ -64,10 +64,20 @@ func (s *Service) locks(ctx context.Context, rec record) ([]*condav1.SolvePackag
 			return nil, err
 		case err != nil:
 			return nil, s.deps.DB.Fault("reading a lock", err)
+		case l.GetPrivate(): // whoever knows the build's id could read it
+			return nil, fault.NotFound.Newf("The lock of the build is not shown, since a channel was read with a login")
 		}
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+// lockRecords are the records of a lock for one platform, as a list in JSON.
+func lockRecords(l *condav1.SolvePackagesResponse) string {
+	if len(l.GetRecords()) != 1 {
+		return ""
+	}
+	return l.GetRecords()[0]
 }
 
 // lockFile is what is written down of locks.

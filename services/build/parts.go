@@ -17,6 +17,7 @@ const (
 	engineBuildKit  = "buildkit"
 	engineFreeze    = "freeze"
 	engineSif       = "sif"
+	engineConda     = "conda"
 	anyArchitecture = "any"
 )
 

@@ -87,6 +87,11 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 	if r.GetHandedBack() {
 		return s.takeBack(ctx, rec, r)
 	}
+	if r.GetNeedsSteps() {
+		if goesOn, err := s.buildInSteps(ctx, rec, r); goesOn || err != nil {
+			return err
+		}
+	}
 	if rec.isPending() && (r.GetSucceeded() || rec.delivery <= int64(r.GetDelivery())) {
 		if err := s.foldLogs(ctx, rec.id); err != nil {
 			return err

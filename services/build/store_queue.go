@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/sqldb"
@@ -138,6 +140,19 @@ func (s store) unpublish(ctx context.Context, id string) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0
 		WHERE id = $1 AND state = 'PENDING'`, id)
+	return err
+}
+
+// reroute is release for a build that another engine has to make.
+func (s store) reroute(ctx context.Context, id string, req *buildv1.SubmitBuildRequest) error {
+	raw, err := proto.Marshal(req)
+	if err != nil {
+		return err
+	}
+	_, err = s.change(ctx, `
+		UPDATE build_builds SET engine = $2, architecture = $3, request = $4,
+			published_at = 0, publications = publications + 1, delivery = 0, ticket = ''
+		WHERE id = $1 AND state = 'PENDING'`, id, req.GetRecipe().GetEngine(), architecture(req.GetRecipe()), raw)
 	return err
 }
 

@@ -55,6 +55,8 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return checkLock(req.GetLock())
 	case len(req.GetParts()) > 0:
 		return checkParts(req)
+	case req.GetRecipe().GetEngine() == engineConda && hash(lockRecords(req.GetLock())) != req.GetRecipe().GetLockDigest():
+		return fault.Invalid.Newf("The build's lock is not the one that its recipe names")
 	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
 		return fault.Invalid.Newf("The recipe has no engine or no platform")
 	}
@@ -68,7 +70,7 @@ func architecture(r *buildv1.Recipe) string {
 	switch {
 	case err != nil:
 		return ""
-	case r.GetEngine() == engineSif || r.GetEngine() == engineFreeze:
+	case r.GetEngine() == engineSif || r.GetEngine() == engineFreeze || r.GetEngine() == engineConda:
 		return anyArchitecture
 	}
 	return p.Architecture

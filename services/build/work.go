@@ -6,7 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"net/url"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -14,6 +16,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -45,6 +48,13 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	out := &buildv1.TakeJobResponse{
 		Recipe: recipe, Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
 		CacheScope: cacheScope(rec), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
+	}
+	if recipe.GetEngine() == engineConda {
+		lock, err := s.store.lock(ctx, rec.id)
+		if err != nil {
+			return nil, s.deps.DB.Fault("reading a build's lock", err)
+		}
+		out.Lock, out.PrivateChannels = lockRecords(lock), lock.GetPrivateChannels()
 	}
 	if s.deps.Own != "" {
 		out.Forbidden = []string{s.deps.Own}
@@ -111,6 +121,8 @@ func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuild
 		ask = s.cacheLogin
 	case buildv1.LoginPurpose_LOGIN_PURPOSE_READ:
 		ask = s.readLogin
+	case buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL:
+		ask = s.channelLogin
 	case buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED:
 	}
 	login, err := ask(ctx, rec, repo)
@@ -161,4 +173,22 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	}
 	access, err := read(ctx, who, repo.Host, repo.Name)
 	return access.Login, err
+}
+
+// channelLogin is for a channel of the build's lock that was read with a login.
+func (s *Service) channelLogin(ctx context.Context, rec record, channel upstream.Repository) (upstream.Login, error) {
+	lock, err := s.store.lock(ctx, rec.id)
+	if err != nil {
+		return upstream.Login{}, s.deps.DB.Fault("reading a build's lock", err)
+	}
+	name := strings.TrimSuffix(channel.Host+"/"+channel.Name, "/")
+	isIts := func(address string) bool {
+		at, err := url.Parse(address)
+		return err == nil && strings.TrimSuffix(at.Host+"/"+conda.PathOf(at), "/") == name
+	}
+	if !slices.ContainsFunc(lock.GetPrivateChannels(), isIts) {
+		return upstream.Login{}, nil
+	}
+	// As the channel was read when the packages were solved.
+	return s.deps.Keychain.Own(ctx, caller.Of(rec.request.GetIdentity()), "conda", name)
 }

@@ -201,6 +201,8 @@ func task(engine string) string {
 	switch engine {
 	case engineSif:
 		return "make Singularity images"
+	case engineConda:
+		return "put Conda packages into images"
 	case engineFreeze:
 		return "freeze existing images"
 	}

@@ -64,6 +64,11 @@ type Job struct {
 	Forbidden []string
 	// Ticket is good for the logins and the context of this delivery. Secret.
 	Ticket string
+	// Lock are the repodata records that the image is made of, as a list in JSON; "" where
+	// the recipe is no lock.
+	Lock string
+	// PrivateChannels are those of its channels that are read with a login, by URL.
+	PrivateChannels []string
 	// sequence is the job's place in its stream: deliveries are counted from 1
 	// again when a build is queued again.
 	sequence uint64

@@ -121,7 +121,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 		if err == nil {
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
 			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
-			job.CacheDigest = r.GetCacheDigest()
+			job.CacheDigest, job.Lock, job.PrivateChannels = r.GetCacheDigest(), r.GetLock(), r.GetPrivateChannels()
 			return deadline(r, w.Now()), nil
 		}
 		if !away(err) || ctx.Err() != nil {
@@ -169,6 +169,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	if err != nil {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message = string(f.Reason), f.Message
+		result.NeedsSteps = bctx.Err() == nil && errors.As(err, new(*StepsNeeded))
 	}
 	cancel()
 	ended(q.engine, result.GetReason(), w.Now().Sub(start))

@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -18,15 +19,7 @@ import (
 // that may be reached.
 func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
 	transport := upstream.NewTransport(w.egress)
-	c := &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		if len(via) > 5 {
-			return errors.New("there are too many redirects")
-		}
-		if via[0].URL.Scheme == "https" && req.URL.Scheme != "https" {
-			return errors.New("https does not lead to http")
-		}
-		return nil
-	}}
+	c := &http.Client{Transport: transport, CheckRedirect: follows}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, &Failure{Build, what + " has a malformed address", err}
@@ -44,6 +37,20 @@ func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, e
 		return nil, &Failure{Build, fmt.Sprintf("%s could not be fetched: %s answered %d", what, req.URL.Host, resp.StatusCode), nil}
 	}
 	return &fetched{resp.Body, transport}, nil
+}
+
+// follows says whether a redirect may be followed.
+func follows(req *http.Request, via []*http.Request) error {
+	req.Header.Del("Referer") // the address that led here may hold a token
+	switch {
+	case len(via) > limits.Redirects:
+		return errors.New("there are too many redirects")
+	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
+		return errors.New("https does not lead to http")
+	case req.URL.User != nil:
+		return errors.New("it redirects to a URL that holds a login")
+	}
+	return nil
 }
 
 // fetched is a body whose connections end with it.

@@ -40,6 +40,13 @@ func (f *Failure) Error() string {
 // Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
+// StepsNeeded is the failure of an engine that runs nothing, where something has to be
+// run.
+type StepsNeeded struct{ Failure }
+
+// Unwrap gives the failure.
+func (s *StepsNeeded) Unwrap() error { return &s.Failure }
+
 // What can end a build from outside: causes of its context.
 var (
 	errCancelled = errors.New("the build was cancelled")

@@ -26,6 +26,9 @@ func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job Job, out *lo
 	out.end(lctx)
 	lcancel()
 	id := fmt.Sprintf("%s.%d.done", job.ID, job.Delivery)
+	if result.GetNeedsSteps() { // the build may go on, and deliveries are counted from 1 again
+		id = fmt.Sprintf("%s.%d.steps.%d", job.ID, job.Delivery, job.sequence)
+	}
 	if err := w.publish(ctx, buildbus.Results, id, result); err != nil {
 		w.handBack(msg, job, err)
 		return

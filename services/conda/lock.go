@@ -63,7 +63,11 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 			return nil, fmt.Errorf("writing records: %w", err)
 		}
 		out.Records, out.Subdirs = append(out.Records, string(raw)), append(out.Subdirs, l.platform.subdir)
-		out.Private = out.GetPrivate() || slices.ContainsFunc(l.lists, func(from list) bool { return from.private })
+		for _, from := range l.lists {
+			if from.private && !slices.Contains(out.GetPrivateChannels(), from.channel.URL) {
+				out.Private, out.PrivateChannels = true, append(out.GetPrivateChannels(), from.channel.URL)
+			}
+		}
 	}
 	return out, nil
 }

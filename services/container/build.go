@@ -39,14 +39,19 @@ func (s *Service) buildRequest(ctx context.Context, r request, who *platformv1.I
 
 // partRequest asks for the build for one platform.
 func (s *Service) partRequest(ctx context.Context, r request, p part, who *platformv1.Identity, to destination) (*buildv1.SubmitBuildRequest, error) {
+	lock, preface := r.foreseen.of(p.platform, r.isDirect())
 	recipe := r.message(p.platform)
+	var alternative *buildv1.Recipe
+	if r.isDirect() {
+		recipe, alternative = r.directMessage(p.platform, lock), recipe
+	}
 	digest := contentDigest(recipe, to.registry, to.repository, to.scope)
 	b := &buildv1.SubmitBuildRequest{
 		ContentId: digest[:16], ContentDigest: digest, Recipe: recipe, Scope: to.scope,
 		Target:   &buildv1.Target{Registry: to.registry, CacheRepository: r.raw.GetCacheRepository()},
 		Identity: who, ClientIp: clientIP(ctx), DryRun: r.raw.GetDryRun(),
+		Lock: lock, Preface: preface, Alternative: alternative,
 	}
-	b.Lock, b.Preface = r.foreseen.of(p.platform)
 	r.setName(b, to)
 	if !to.own && s.deps.owns(to.registry, b.GetTarget().GetRepository()) {
 		return nil, fault.Invalid.Newf("buildRepository: the image's name would belong to this service; use another nameStrategy")
@@ -79,10 +84,10 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{
 		Engine: "index", Format: "oci", Platform: oci.Platforms(r.platforms),
-		ContainerFile: r.recipe.containerFile, CondaFile: r.recipe.condaFile,
+		ContainerFile: builds[0].GetRecipe().GetContainerFile(), CondaFile: r.recipe.condaFile,
 	}
 	r.setName(out, to)
-	out.Lock, out.Preface = nil, ""
+	out.Lock, out.Preface, out.Alternative = nil, "", nil
 	out.Parts = builds
 	return out
 }
@@ -95,11 +100,11 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{
 		Engine: formatSif, Format: formatSif, Platform: b.GetRecipe().GetPlatform(),
-		ContainerFile: r.recipe.containerFile, CondaFile: r.recipe.condaFile,
+		ContainerFile: b.GetRecipe().GetContainerFile(), CondaFile: r.recipe.condaFile,
 	}
 	r.setName(out, to)
 	out.Target.CacheRepository, out.Repositories = "", nil
-	out.Lock, out.Preface = nil, ""
+	out.Lock, out.Preface, out.Alternative = nil, "", nil
 	out.Parts = []*buildv1.SubmitBuildRequest{b}
 	return out
 }

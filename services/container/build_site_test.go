@@ -36,6 +36,8 @@ type builds struct {
 	// parts are what a build is made from.
 	parts  map[string][]string
 	refuse error
+	// refuseEngine is one that no worker has; "" for none.
+	refuseEngine string
 }
 
 func (b *builds) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
@@ -44,6 +46,9 @@ func (b *builds) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest)
 	b.asked = append(b.asked, req)
 	if b.refuse != nil {
 		return nil, b.refuse
+	}
+	if err := refused(req, b.refuseEngine); err != nil {
+		return nil, err
 	}
 	id := req.GetContentId() + "_1"
 	state, known := b.states[id]

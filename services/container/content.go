@@ -24,7 +24,11 @@ const templateVersion = "1"
 func contentDigest(r *buildv1.Recipe, registry, repository, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway content", templateVersion)
-	w.text(r.GetContainerFile(), r.GetCondaFile(), r.GetPlatform(), r.GetFormat(), r.GetEngine())
+	condaFile := r.GetCondaFile()
+	if r.GetLockDigest() != "" { // however it was written
+		condaFile = "lock " + r.GetLockDigest()
+	}
+	w.text(r.GetContainerFile(), condaFile, r.GetPlatform(), r.GetFormat(), r.GetEngine())
 	w.text(registry, repository, scope)
 	w.layer(r.GetContext())
 	files := slices.SortedFunc(slices.Values(r.GetFiles()), func(a, b *buildv1.File) int { return cmp.Compare(a.GetPath(), b.GetPath()) })

@@ -22,7 +22,8 @@ type destination struct {
 // destination looks at every image that the recipe names
 // (gateway/contract/container-service.md#source-images). What is built from public
 // ones alone is shared; anything else belongs to its caller, and so does what is
-// pushed to a user's own repository.
+// pushed to a user's own repository. Packages of a channel that was read with a login
+// are not public either.
 func (s *Service) destination(ctx context.Context, r request, who caller.ID) (destination, error) {
 	public, err := s.allPublic(ctx, who, r.recipe)
 	if err != nil {
@@ -33,7 +34,7 @@ func (s *Service) destination(ctx context.Context, r request, who caller.ID) (de
 		return destination{registry: registry, repository: path, scope: scopeOf(who)}, err
 	}
 	to := destination{registry: s.deps.Builds.Registry, repository: s.deps.Builds.Repository, own: true}
-	if !public {
+	if !public || r.isDirect() && r.foreseen.solved.GetPrivate() {
 		to.scope = scopeOf(who)
 		to.repository += "/" + to.scope
 	}

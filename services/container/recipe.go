@@ -3,6 +3,7 @@ package container
 import (
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -29,6 +30,11 @@ type recipe struct {
 	names conda.Naming
 	// packages is what can be solved before it is built; nil for nothing.
 	packages *condav1.CondaPackages
+	// base is the image that the packages are put on, where nothing has to be run for
+	// them; zero otherwise. baseDigest is set once it is known which packages those are
+	// (see direct.go).
+	base       oci.Reference
+	baseDigest digest.Digest
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
 	// parts are the builds: one for each platform that was asked for.
@@ -69,6 +75,11 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) 
 		packages: c.Packages(),
 		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
 		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL,
+	}
+	if base := c.BaseImage(); base != "" {
+		if out.base, err = oci.ParseReference(base); err != nil {
+			return nil, fault.In("packages.condaOpts.baseImage", err)
+		}
 	}
 	if r.GetBuildTemplate() != "" || r.GetPackages().GetCondaOpts().GetMambaImage() != "" {
 		out.packages = nil // who installs is the caller's choice, and may know better

@@ -85,6 +85,9 @@ type Settings struct {
 	// CondaSolveWait is how long a request for Conda packages waits for its solution;
 	// 0 is not at all.
 	CondaSolveWait time.Duration
+	// CondaLockTTL is for how long the same request stands for the same Conda packages;
+	// 0 is not at all.
+	CondaLockTTL time.Duration
 	// LayerStore is how many bytes of layers are kept; 0 is no bound.
 	LayerStore int64
 	// TokenMemory is how many bytes of tokens Redis is given; 0 is no bound.
@@ -165,6 +168,9 @@ func (s *Service) sweep(ctx context.Context) {
 	s.hashTokens(ctx)
 	if err := s.store.deleteLayers(ctx, now); err != nil {
 		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
+	}
+	if err := s.store.deleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
+		s.deps.Log.WarnContext(ctx, "Old locks were not forgotten", "err", err)
 	}
 	if s.deps.Retention == 0 {
 		return

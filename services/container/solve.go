@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"google.golang.org/protobuf/proto"
 
@@ -14,6 +16,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -26,22 +29,31 @@ type foreseen struct {
 	conflict *fault.Error
 	// solved are the packages, for each platform; nil where they are not known.
 	solved *condav1.SolvePackagesResponse
+	// base is the digest of the base image, where the request is remembered; "" otherwise.
+	base digest.Digest
+	// late says that the packages may be known a moment later.
+	late bool
 	// unknown says, in a line for the build's log, why they are not.
 	unknown string
 }
 
-// foresee asks which packages a request stands for, before anything is queued. Where
-// that is not known in time the build finds out
+// foresee asks which packages a request stands for, before anything is queued, for as
+// long as patience says. Where that is not known in time the build finds out
 // (gateway/contract/container-service.md#solvable-packages).
-func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identity) foreseen {
+func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identity, patience time.Duration) foreseen {
 	if s.deps.Conda == nil || s.deps.CondaSolveWait == 0 || r.recipe.packages == nil {
 		return foreseen{}
+	}
+	if r.canBeDirect() {
+		if known, ok := s.recall(ctx, r, caller.Of(who)); ok {
+			return foreseen{solved: known.lock, base: known.base}
+		}
 	}
 	query := &condav1.LockQuery{Packages: r.recipe.packages}
 	for _, p := range r.platforms {
 		query.Platforms = append(query.Platforms, platforms.Format(p))
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.deps.CondaSolveWait)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: who})
 	if err == nil {
@@ -52,9 +64,9 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 	}
 	s.deps.Log.WarnContext(ctx, "A request for Conda packages was not solved before its build", "err", err)
 	if ctx.Err() != nil || errors.Is(err, fault.Timeout) {
-		return foreseen{unknown: fmt.Sprintf("Conda: the packages were not resolved within %s; the build resolves them itself, without a lock", s.deps.CondaSolveWait)}
+		return foreseen{late: true, unknown: fmt.Sprintf("Conda: the packages were not resolved within %s; the build resolves them itself, without a lock", patience)}
 	}
-	return foreseen{unknown: "Conda: a channel could not be read before the build, which resolves the packages itself, without a lock"}
+	return foreseen{late: true, unknown: "Conda: a channel could not be read before the build, which resolves the packages itself, without a lock"}
 }
 
 // foreseenIn reads the solver's answer.
@@ -64,27 +76,49 @@ func foreseenIn(out *condav1.SolvePackagesResponse) foreseen {
 		return foreseen{unknown: "Conda: whether the packages fit depends on the machine that builds, which resolves them itself, without a lock"}
 	case answer.GetConflict() != nil:
 		return foreseen{conflict: fault.Invalid.New(answer.GetMessage(), nil)}
-	case out.GetPrivate(): // whoever knows the build's id could read it
-		return foreseen{unknown: "Conda: no lock is kept with the build, since a channel was read with a login"}
 	case proto.Size(out) > limits.BuildLock:
 		return foreseen{unknown: "Conda: the lock is too large to be kept with the build"}
 	}
 	return foreseen{solved: out}
 }
 
-// of is what is kept with the build for a platform: its lock, nil for none, and the
-// line that its log begins with.
-func (f foreseen) of(p ocispec.Platform) (lock *condav1.SolvePackagesResponse, preface string) {
+// isFor says whether the packages are known for all of some platforms.
+func (f foreseen) isFor(all []ocispec.Platform) bool {
+	for _, p := range all {
+		if f.position(p) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// position is where the lock for a platform stands; -1 for nowhere.
+func (f foreseen) position(p ocispec.Platform) int {
 	locks := f.solved.GetAnswer().GetLocks()
 	i := slices.IndexFunc(locks, func(l *condav1.PlatformLock) bool { return l.GetPlatform() == p.OS+"/"+p.Architecture })
-	if i < 0 || i >= len(f.solved.GetRecords()) || i >= len(f.solved.GetSubdirs()) {
+	if i >= len(f.solved.GetRecords()) || i >= len(f.solved.GetSubdirs()) {
+		return -1
+	}
+	return i
+}
+
+// of is what is kept with the build for a platform: its lock, nil for none, and the
+// line that its log begins with. direct says that the image is made of the lock.
+func (f foreseen) of(p ocispec.Platform, direct bool) (lock *condav1.SolvePackagesResponse, preface string) {
+	i := f.position(p)
+	switch {
+	case i < 0:
 		return nil, f.unknown
+	case f.solved.GetPrivate() && !direct: // whoever knows the build's id could read it
+		return nil, "Conda: no lock is kept with the build, since a channel was read with a login"
 	}
+	of := f.solved.GetAnswer().GetLocks()[i]
 	lock = &condav1.SolvePackagesResponse{
-		Answer:  &condav1.LockPackagesResponse{Locks: locks[i : i+1]},
+		Answer:  &condav1.LockPackagesResponse{Locks: []*condav1.PlatformLock{of}},
 		Records: f.solved.GetRecords()[i : i+1], Subdirs: f.solved.GetSubdirs()[i : i+1], Channels: f.solved.GetChannels(),
+		Private: f.solved.GetPrivate(), PrivateChannels: f.solved.GetPrivateChannels(),
 	}
-	return lock, fmt.Sprintf("Conda: resolved to %d packages, %.1f MB to download; the lock of the build lists them", len(locks[i].GetPackages()), locks[i].GetSize()/1e6)
+	return lock, fmt.Sprintf("Conda: resolved to %d packages, %.1f MB to download; the lock of the build lists them", len(of.GetPackages()), of.GetSize()/1e6)
 }
 
 // isOfMachine says whether a conflict has to do with the machine: what that has is

@@ -107,7 +107,7 @@ func TestWithoutALockTheLogSaysWhy(t *testing.T) {
 	}}
 	for want, in := range map[string]*condav1.SolvePackagesResponse{"a login": private, "too large": large, "the machine": machine} {
 		f := foreseenIn(in)
-		lock, preface := f.of(ocispec.Platform{OS: "linux", Architecture: "amd64"})
+		lock, preface := f.of(ocispec.Platform{OS: "linux", Architecture: "amd64"}, false)
 		if lock != nil || f.conflict != nil || !strings.Contains(preface, want) {
 			t.Errorf("%s: %v, %q", want, lock, preface)
 		}
@@ -137,7 +137,7 @@ func TestTheLogSaysThatNothingWasSolved(t *testing.T) {
 	} {
 		s := &Service{deps: Deps{Conda: unanswering{err: err}, Log: slog.New(slog.DiscardHandler)}}
 		s.deps.CondaSolveWait = time.Millisecond
-		f := s.foresee(t.Context(), request{recipe: &recipe{packages: &condav1.CondaPackages{}}}, nil)
+		f := s.foresee(t.Context(), request{recipe: &recipe{packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
 		if f.solved != nil || f.conflict != nil || !strings.Contains(f.unknown, want) || strings.Contains(f.unknown, "secret") {
 			t.Errorf("%v: %+v", err, f)
 		}

@@ -64,7 +64,7 @@ func newSolvedSite(t *testing.T, s *solver, wait time.Duration) *site {
 		testkit.LetIn(to, "gateway")
 	})
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
-		d.Conda, d.CondaSolveWait = condav1.NewCondaServiceClient(conn), wait
+		d.Conda, d.CondaSolveWait, d.CondaLockTTL = condav1.NewCondaServiceClient(conn), wait, time.Hour
 	})
 }
 
@@ -95,7 +95,7 @@ func TestWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 		t.Fatalf("asked %v", conda.asked)
 	}
 	want := &condav1.LockQuery{
-		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: []string{"samtools=1.20", "htslib=1.17", "pip"}, Channels: []string{"bioconda"}},
+		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: []string{"samtools=1.20", "htslib=1.17", "pip", "conda-forge::procps-ng"}, Channels: []string{"bioconda"}},
 		Platforms: []string{"linux/amd64", "linux/arm64"},
 	}
 	if diff := cmp.Diff(want, conda.asked[0].GetLock(), protocmp.Transform()); diff != "" {

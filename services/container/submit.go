@@ -2,7 +2,9 @@ package container
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,6 +14,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -134,9 +137,65 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 	return out, s.keep(ctx, out.request, plan)
 }
 
-// submitRecipe has the image built, unless it is there or under way, or cannot be.
+// submitRecipe has the image made, unless it is there or under way, or cannot be: of its
+// Conda packages alone where they are known, and else in steps.
 func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	r.foreseen = s.foresee(ctx, r, who)
+	r.foreseen = s.foresee(ctx, r, who, s.deps.CondaSolveWait)
+	out, err := s.submitDirect(ctx, r, who, data)
+	if !errors.Is(err, errSteps) {
+		return out, err
+	}
+	out, err = s.submitMade(ctx, r, who, data)
+	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || !r.foreseen.late {
+		return out, err
+	}
+	// Nobody builds in steps here, and the packages need none: it is worth waiting for
+	// a channel that is read for the first time.
+	r.foreseen = s.foresee(ctx, r, who, limits.CondaPatience)
+	if r.foreseen.late {
+		return out, fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
+	}
+	if direct, late := s.submitDirect(ctx, r, who, data); !errors.Is(late, errSteps) {
+		return direct, late
+	}
+	if r.foreseen.conflict != nil {
+		return out, r.foreseen.conflict
+	}
+	return out, err
+}
+
+// errSteps says that an image cannot be made of Conda packages alone.
+var errSteps = errors.New("it is made in steps")
+
+// submitDirect has the image put together of its packages; errSteps where it is not
+// known which those are, where they are not all, or where no worker can do that.
+func (s *Service) submitDirect(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	if !r.canBeDirect() || !r.foreseen.isFor(r.platforms) {
+		return submission{}, errSteps
+	}
+	base := r.foreseen.base
+	if base == "" && s.deps.owns(r.recipe.base.Registry, r.recipe.base.Repository) {
+		return submission{}, errImageNotFound(r.recipe.field, r.recipe.base, nil)
+	}
+	if base == "" {
+		var err error
+		if base, _, err = s.sources.resolve(ctx, caller.Of(who), r.recipe.field, r.recipe.base); err != nil {
+			return submission{}, err
+		}
+	}
+	r = r.directly(base)
+	out, err := s.submitMade(ctx, r, who, data)
+	if errors.Is(err, fault.Unsupported) {
+		return out, errSteps
+	}
+	if err == nil && r.foreseen.base == "" && !r.raw.GetDryRun() {
+		err = s.remember(ctx, r, who)
+	}
+	return out, err
+}
+
+// submitMade has the image made in the one way that the request says.
+func (s *Service) submitMade(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
 	conflict := r.foreseen.conflict
 	to, err := s.destination(ctx, r, caller.Of(who))
 	if conflict != nil && err != nil {

@@ -74,6 +74,10 @@ func processPerRole(t testing.TB, s settings) *program {
 	if s["build_repository"] != "" {
 		both("build", "build_addr")
 	}
+	if s["conda_channel_alias"] != "" {
+		conda := role("conda", "conda", first)
+		first["conda_addr"], second["conda_addr"] = conda, conda
+	}
 	both("container", "container_addr")
 	if s["build_repository"] != "" {
 		both("builder", "") // reads layers from the container room
@@ -81,10 +85,6 @@ func processPerRole(t testing.TB, s settings) *program {
 	p.replicas = both("registry", "")
 	inspect := role("inspect", "inspect", first)
 	first["inspect_addr"], second["inspect_addr"] = inspect, inspect
-	if s["conda_channel_alias"] != "" {
-		conda := role("conda", "conda", first)
-		first["conda_addr"], second["conda_addr"] = conda, conda
-	}
 	metrics := role("metrics", "metrics", nil)
 	first["metrics_addr"], second["metrics_addr"] = metrics, metrics
 	front.set(role("gateway", "gateway", first), p.replicas)

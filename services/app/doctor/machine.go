@@ -73,8 +73,8 @@ func (d *doctor) builds(ctx context.Context) []Finding {
 		return one("runc", "BuildKit daemons elsewhere build: "+strings.Join(d.Config.BuildkitAddr, ", "), nil, OK, "")
 	}
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		return one("runc", "", errors.New("nothing is built here: only root of a Linux machine can run the build daemon"), Warn,
-			"run slipwayd as root (sudo), or set buildkit_addr; everything but builds works without")
+		return one("runc", "", errors.New("Dockerfiles are not built here: only root of a Linux machine can run the build daemon"), Warn,
+			"run slipwayd as root (sudo), or set buildkit_addr; everything but Dockerfiles works without, images of Conda packages too")
 	}
 	path, version, err := daemon.Look(ctx, d.Config.RuncPath)
 	return one("runc", fmt.Sprintf("%s, version %s, runs containers here", path, version), err, Fail, "")

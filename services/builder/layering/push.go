@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -39,10 +40,13 @@ type Pushed struct {
 	SentBytes    int64
 }
 
+// ErrGone is a layer that the store had, and has no more: Packages makes it again.
+var ErrGone = errors.New("the layer is not there any more")
+
 // Push sends an image, or one for each of several platforms (at least one is given): what is small first,
 // since a registry that takes nothing says so at once, and the name last. What is
 // there is not sent again. The layers of packages come from the store; one that is
-// gone from it is fault.NotFound, and is made by Packages.
+// gone from it is ErrGone.
 func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed, error) {
 	out := Pushed{}
 	for _, i := range images {
@@ -129,8 +133,11 @@ func (m *Maker) send(ctx context.Context, to Registry, l Layer) (int64, error) {
 		return 0, err
 	}
 	blob, err := m.Store.Open(ctx, l)
+	if errors.Is(err, fault.NotFound) {
+		return 0, fmt.Errorf("%s: %w", l.By, ErrGone)
+	}
 	if err != nil {
-		return 0, fault.In(l.By, err)
+		return 0, err
 	}
 	defer func() { _ = blob.Close() }()
 	return l.Size, to.Put(ctx, l.descriptor(), blob)

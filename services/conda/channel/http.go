@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"slipway.dev/services/conda/index"
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -68,7 +69,7 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
 	}
 	within, end := context.WithCancelCause(ctx)
-	req, err := http.NewRequestWithContext(within, http.MethodGet, f.at(u), nil)
+	req, err := http.NewRequestWithContext(within, http.MethodGet, u.String(), nil)
 	if err != nil {
 		end(err)
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
@@ -95,31 +96,11 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	return nil, refused(u.Host, resp)
 }
 
-// own says whether a URL is at the channel's own host: no other gets the login, and no
-// mirror does, which the login's owner did not name.
-func (f *fetch) own(u *url.URL) bool {
-	base, err := url.Parse(f.channel)
-	return err == nil && base.Scheme == u.Scheme && base.Host == u.Host
-}
-
-// at is the URL as it is asked, which may hold a token.
-func (f *fetch) at(u *url.URL) string {
-	if f.access.Username != "token" || !f.own(u) {
-		return u.String()
-	}
-	with := *u
-	with.Path = "/t/" + f.access.Password + u.Path
-	with.RawPath = ""
-	return with.String()
-}
-
+// login adds the caller's to a request to the channel's own host: no other gets it, and
+// no mirror does, which the login's owner did not name.
 func (f *fetch) login(req *http.Request) {
-	switch a := f.access; {
-	case a.Password == "" || a.Username == "token" || !f.own(req.URL):
-	case a.Username == "bearer":
-		req.Header.Set("Authorization", "Bearer "+a.Password)
-	default:
-		req.SetBasicAuth(a.Username, a.Password)
+	if own, err := url.Parse(f.channel); err == nil {
+		conda.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
 	}
 }
 

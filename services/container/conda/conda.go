@@ -112,13 +112,24 @@ func imageName(given, otherwise string) (string, error) {
 	return ref.String(), nil
 }
 
-// Packages are those that a solver can find, for who asks one: neither pip's nor a
-// lock's. It is nil where there are none.
+// Packages are those that a solver can find, for who asks one: those of the
+// environment and the base packages, neither pip's nor a lock's. It is nil where there
+// are none.
 func (r Recipe) Packages() *condav1.CondaPackages {
 	specs, _ := r.Environment.Specs()
 	if len(specs) == 0 {
 		return nil
 	}
+	specs = slices.Concat(specs, r.basePackages)
 	channels := slices.DeleteFunc(slices.Clone(r.Environment.Channels), func(c string) bool { return c == "nodefaults" })
 	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: channels}
+}
+
+// BaseImage is the image that the packages are put on, fully qualified, where nothing
+// has to be run for them: neither pip nor a command; "" otherwise.
+func (r Recipe) BaseImage() string {
+	if _, pip := r.Environment.Specs(); len(pip) > 0 || len(r.commands) > 0 || r.LockURL != "" {
+		return ""
+	}
+	return r.baseImage
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
 	nouns "slipway.dev/services/internal/conda"
 )
 
@@ -30,6 +32,27 @@ func (p pkg) String() string {
 // Naming is what the image of an environment is named after. The zero value gives no
 // readable name.
 type Naming struct{ pkgs []pkg }
+
+// In is the naming of the same items as a lock has them: in alphabetical order, and
+// each in the version that it got. A name that the environment gives itself stays.
+func (n Naming) In(lock []*condav1.LockedPackage) Naming {
+	versions := map[string]string{}
+	for _, p := range lock {
+		versions[p.GetName()] = letters(p.GetVersion())
+	}
+	var out Naming
+	for _, p := range n.pkgs {
+		v, locked := versions[p.name]
+		if !locked {
+			return n
+		}
+		if p.version = v; !slices.Contains(out.pkgs, p) {
+			out.pkgs = append(out.pkgs, p)
+		}
+	}
+	slices.SortFunc(out.pkgs, func(a, b pkg) int { return strings.Compare(a.name, b.name) })
+	return out
+}
 
 // Naming is that of the environment: the name that it gives itself, or its items.
 func (r Recipe) Naming() Naming { return namingOf(r.Environment) }

@@ -149,6 +149,15 @@ func (p PlatformLock) Sorted() []Record {
 	return out
 }
 
+// Needs are the names of the packages that a record depends on.
+func (r Record) Needs() []string {
+	out := make([]string, 0, len(r.Depends))
+	for _, d := range r.Depends {
+		out = append(out, dependencyName(d))
+	}
+	return out
+}
+
 // dependencyName is the name in front of a dependency.
 func dependencyName(spec string) string {
 	return spec[:leading(spec, isNameLetter)]

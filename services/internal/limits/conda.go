@@ -33,6 +33,12 @@ const (
 	CondaExplain = 3 * time.Second
 	CondaSuggest = 3 * time.Second
 	CondaTries   = 24
+	// CondaPatience is how long a request waits to be solved where nobody could build it
+	// otherwise.
+	CondaPatience = 25 * time.Second
+	// CondaLosses is how often an image is put together again whose layers were removed
+	// from the worker before they were sent.
+	CondaLosses = 3
 )
 
 // condaRows bound what a request for Conda packages may hold.
@@ -49,6 +55,8 @@ func condaRows() []Row {
 			What: "explaining why a Conda request cannot be, and what could be instead", Bound: fmt.Sprintf("%s, %s and %d solves", CondaExplain, CondaSuggest, CondaTries),
 			Why: "each step is a solve; after that the reason is longer than it need be",
 		},
+		{What: "waiting for a solution that an image cannot be made without", Bound: fmt.Sprint(CondaPatience), Why: "a channel that is read for the first time; below a gateway's minute"},
+		{What: "times that a Conda image is put together again because its layers made room for others", Bound: fmt.Sprint(CondaLosses), Why: "images of which each is larger than conda_layers would go round for ever"},
 		{What: "glob or regular expression in a Conda specification", Bound: fmt.Sprintf("%s, %d steps", size(CondaPattern), CondaPatternSteps), Why: asks},
 	}, condaFileRows()...)
 }

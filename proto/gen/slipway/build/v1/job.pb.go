@@ -94,7 +94,11 @@ type Result struct {
 	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// Digest of the cache manifest that was pushed to the target's cache repository;
 	// "" for none.
-	CacheDigest   string `protobuf:"bytes,9,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
+	CacheDigest string `protobuf:"bytes,9,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
+	// The recipe's engine cannot make the image, because something of it has to be run:
+	// the build goes on with the alternative, if it has one and somebody can make that.
+	// The reason and the message are for when not.
+	NeedsSteps    bool `protobuf:"varint,10,opt,name=needs_steps,json=needsSteps,proto3" json:"needs_steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,6 +194,13 @@ func (x *Result) GetCacheDigest() string {
 		return x.CacheDigest
 	}
 	return ""
+}
+
+func (x *Result) GetNeedsSteps() bool {
+	if x != nil {
+		return x.NeedsSteps
+	}
+	return false
 }
 
 // LogChunk is a message on build.logs.<build id>: the next lines of a log.
@@ -510,7 +521,7 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\x83\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xa4\x02\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -521,7 +532,10 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\vhanded_back\x18\a \x01(\bR\n" +
 	"handedBack\x12\x16\n" +
 	"\x06ticket\x18\b \x01(\tR\x06ticket\x12!\n" +
-	"\fcache_digest\x18\t \x01(\tR\vcacheDigest\"\\\n" +
+	"\fcache_digest\x18\t \x01(\tR\vcacheDigest\x12\x1f\n" +
+	"\vneeds_steps\x18\n" +
+	" \x01(\bR\n" +
+	"needsSteps\"\\\n" +
 	"\bLogChunk\x12\x1a\n" +
 	"\bdelivery\x18\x01 \x01(\x05R\bdelivery\x124\n" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +

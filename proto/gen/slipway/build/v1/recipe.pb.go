@@ -43,15 +43,19 @@ type Recipe struct {
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// What is baked into a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// Who can make it: "buildkit", "freeze" for a copy of an image, "sif" for a
-	// Singularity image, or "index" for an index over other builds.
+	// Who can make it: "buildkit", "conda" for locked packages on a base image, "freeze"
+	// for a copy of an image, "sif" for a Singularity image, or "index" for an index over
+	// other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The Conda environment as the user sees it; "" if there is none. Files hold
 	// what is built from.
 	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
 	// The image that it is made from, where there is one; absent for a Dockerfile's.
 	// Its reference is the digest of a manifest or index.
-	Source        *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
+	Source *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
+	// SHA-256 of the lock's records, 64 hex digits, where the engine is "conda"; "" for
+	// any other.
+	LockDigest    string `protobuf:"bytes,11,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +158,13 @@ func (x *Recipe) GetSource() *v1.Source {
 		return x.Source
 	}
 	return nil
+}
+
+func (x *Recipe) GetLockDigest() string {
+	if x != nil {
+		return x.LockDigest
+	}
+	return ""
 }
 
 // File is a file of a build context.
@@ -289,7 +300,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x97\x03\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xb8\x03\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -302,7 +313,9 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
 	"conda_file\x18\t \x01(\tR\tcondaFile\x124\n" +
 	"\x06source\x18\n" +
-	" \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\"4\n" +
+	" \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x1f\n" +
+	"\vlock_digest\x18\v \x01(\tR\n" +
+	"lockDigest\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"\x81\x01\n" +

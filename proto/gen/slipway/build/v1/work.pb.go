@@ -36,6 +36,9 @@ const (
 	LoginPurpose_LOGIN_PURPOSE_PUSH LoginPurpose = 2
 	// To keep layers in the cache repository, and read them there.
 	LoginPurpose_LOGIN_PURPOSE_CACHE LoginPurpose = 3
+	// To read packages of a channel of the build's lock: the registry is its host, the
+	// repository its path.
+	LoginPurpose_LOGIN_PURPOSE_CHANNEL LoginPurpose = 4
 )
 
 // Enum value maps for LoginPurpose.
@@ -45,12 +48,14 @@ var (
 		1: "LOGIN_PURPOSE_READ",
 		2: "LOGIN_PURPOSE_PUSH",
 		3: "LOGIN_PURPOSE_CACHE",
+		4: "LOGIN_PURPOSE_CHANNEL",
 	}
 	LoginPurpose_value = map[string]int32{
 		"LOGIN_PURPOSE_UNSPECIFIED": 0,
 		"LOGIN_PURPOSE_READ":        1,
 		"LOGIN_PURPOSE_PUSH":        2,
 		"LOGIN_PURPOSE_CACHE":       3,
+		"LOGIN_PURPOSE_CHANNEL":     4,
 	}
 )
 
@@ -166,9 +171,14 @@ type TakeJobResponse struct {
 	Forbidden []string `protobuf:"bytes,7,rep,name=forbidden,proto3" json:"forbidden,omitempty"`
 	// The cache manifest to import from the target's cache repository: the last one
 	// that a build of the same owner exported there; "" for none.
-	CacheDigest   string `protobuf:"bytes,8,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CacheDigest string `protobuf:"bytes,8,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
+	// The repodata records that the image is made of, as a list in JSON, where the
+	// recipe's engine is "conda".
+	Lock string `protobuf:"bytes,9,opt,name=lock,proto3" json:"lock,omitempty"`
+	// Of these packages' channels those that are read with a login, by URL.
+	PrivateChannels []string `protobuf:"bytes,10,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *TakeJobResponse) Reset() {
@@ -255,6 +265,20 @@ func (x *TakeJobResponse) GetCacheDigest() string {
 		return x.CacheDigest
 	}
 	return ""
+}
+
+func (x *TakeJobResponse) GetLock() string {
+	if x != nil {
+		return x.Lock
+	}
+	return ""
+}
+
+func (x *TakeJobResponse) GetPrivateChannels() []string {
+	if x != nil {
+		return x.PrivateChannels
+	}
+	return nil
 }
 
 // GetContextRequest names a context.
@@ -485,7 +509,7 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x0eTakeJobRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\"\xce\x02\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\"\x8d\x03\n" +
 	"\x0fTakeJobResponse\x120\n" +
 	"\x06recipe\x18\x01 \x01(\v2\x18.slipway.build.v1.RecipeR\x06recipe\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12%\n" +
@@ -495,7 +519,10 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x06ticket\x18\x05 \x01(\tR\x06ticket\x126\n" +
 	"\bdeadline\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\bdeadline\x12\x1c\n" +
 	"\tforbidden\x18\a \x03(\tR\tforbidden\x12!\n" +
-	"\fcache_digest\x18\b \x01(\tR\vcacheDigest\"+\n" +
+	"\fcache_digest\x18\b \x01(\tR\vcacheDigest\x12\x12\n" +
+	"\x04lock\x18\t \x01(\tR\x04lock\x12)\n" +
+	"\x10private_channels\x18\n" +
+	" \x03(\tR\x0fprivateChannels\"+\n" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
@@ -509,12 +536,13 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\apurpose\x18\x05 \x01(\x0e2\x1e.slipway.build.v1.LoginPurposeR\apurposeJ\x04\b\x03\x10\x04R\x06source\"U\n" +
 	"\x1bGetBuildCredentialsResponse\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword*v\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword*\x91\x01\n" +
 	"\fLoginPurpose\x12\x1d\n" +
 	"\x19LOGIN_PURPOSE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_READ\x10\x01\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_PUSH\x10\x02\x12\x17\n" +
-	"\x13LOGIN_PURPOSE_CACHE\x10\x032\xac\x02\n" +
+	"\x13LOGIN_PURPOSE_CACHE\x10\x03\x12\x19\n" +
+	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xac\x02\n" +
 	"\vWorkService\x12N\n" +
 	"\aTakeJob\x12 .slipway.build.v1.TakeJobRequest\x1a!.slipway.build.v1.TakeJobResponse\x12Y\n" +
 	"\n" +

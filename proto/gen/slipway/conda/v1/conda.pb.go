@@ -466,9 +466,11 @@ type SolvePackagesResponse struct {
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
 	// Whether a channel was read with the caller's own login: then the answer is for
 	// nobody else.
-	Private       bool `protobuf:"varint,5,opt,name=private,proto3" json:"private,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Private bool `protobuf:"varint,5,opt,name=private,proto3" json:"private,omitempty"`
+	// The URLs of those channels.
+	PrivateChannels []string `protobuf:"bytes,6,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SolvePackagesResponse) Reset() {
@@ -534,6 +536,13 @@ func (x *SolvePackagesResponse) GetPrivate() bool {
 		return x.Private
 	}
 	return false
+}
+
+func (x *SolvePackagesResponse) GetPrivateChannels() []string {
+	if x != nil {
+		return x.PrivateChannels
+	}
+	return nil
 }
 
 // PlatformLock is one environment.
@@ -1597,13 +1606,14 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\v\n" +
 	"\t_conflictB\a\n" +
-	"\x05_text\"\xc1\x01\n" +
+	"\x05_text\"\xec\x01\n" +
 	"\x15SolvePackagesResponse\x12>\n" +
 	"\x06answer\x18\x01 \x01(\v2&.slipway.conda.v1.LockPackagesResponseR\x06answer\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\tR\arecords\x12\x18\n" +
 	"\asubdirs\x18\x03 \x03(\tR\asubdirs\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x18\n" +
-	"\aprivate\x18\x05 \x01(\bR\aprivate\"\xd7\x04\n" +
+	"\aprivate\x18\x05 \x01(\bR\aprivate\x12)\n" +
+	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\"\xd7\x04\n" +
 	"\fPlatformLock\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
 	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.LockedPackageR\bpackages\x12\x1d\n" +

@@ -1,0 +1,152 @@
+package builder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// CondaOptions are the settings of the engine.
+type CondaOptions struct {
+	RegistryDeps
+	// Dir is the engine's own folder: the layers that it has made, and artifacts while
+	// they are read.
+	Dir string
+	// Keep is how much the layers may take there together, in bytes; beyond it those go
+	// that were asked for longest ago. 0 is no limit.
+	Keep int64
+	// Disk is how long the packages of one image may be together, in bytes; 0 is no
+	// limit.
+	Disk int64
+}
+
+// Conda makes images of locked Conda packages, without a container: each package is
+// a layer, and the layers lie on a base image that is never read. A layer has the same
+// bytes wherever it is made, so that those of a worker that was killed, in its folder,
+// are there when the job comes again; and what its registry has is not sent again,
+// whichever worker made it.
+type Conda struct {
+	o       CondaOptions
+	store   *layering.Folder
+	client  *http.Client
+	problem string
+	// pruning is held by who removes layers.
+	pruning sync.Mutex
+}
+
+// NewConda makes the engine; where it cannot keep layers it says so when it is asked.
+func NewConda(o CondaOptions) *Conda {
+	c := &Conda{o: o, client: &http.Client{Transport: upstream.NewTransport(o.Egress), CheckRedirect: follows}}
+	err := os.RemoveAll(c.scratch()) // of a process that was killed
+	if err == nil {
+		err = os.MkdirAll(c.scratch(), 0o700)
+	}
+	if err == nil {
+		c.store, err = layering.NewFolder(filepath.Join(o.Dir, "layers"))
+	}
+	if err != nil {
+		c.problem = "layers of packages cannot be kept: " + err.Error()
+	}
+	return c
+}
+
+func (c *Conda) scratch() string { return filepath.Join(c.o.Dir, "scratch") }
+
+// Name is "conda".
+func (c *Conda) Name() string { return "conda" }
+
+// Architectures is "any" where layers can be kept: nothing of a package is run.
+func (c *Conda) Architectures() []string {
+	if c.problem != "" {
+		return nil
+	}
+	return []string{anyArchitecture}
+}
+
+// Problem is why layers cannot be kept.
+func (c *Conda) Problem() string { return c.problem }
+
+// Run has nothing to keep ready.
+func (c *Conda) Run(context.Context) error { return nil }
+
+// Build makes the image of a lock. The same lock on the same base image gives the same
+// digest. A package that has to run something is StepsNeeded.
+func (c *Conda) Build(ctx context.Context, job Job, out Output) (string, error) {
+	records, err := c.lock(job)
+	if err != nil {
+		return "", err
+	}
+	l, w := &logins{work: c.o.Work, ticket: job.Ticket}, c.o.world()
+	from, err := w.sourceImage(ctx, job, l)
+	if err != nil {
+		return "", err
+	}
+	to, err := w.target(ctx, job, l)
+	if err != nil {
+		return "", err
+	}
+	doors, err := l.channels(ctx, job.PrivateChannels)
+	if err != nil {
+		return "", fmt.Errorf("asking for the logins of channels: %w", err)
+	}
+	defer c.prune(out)
+	e := &environment{Conda: c, job: job, out: out, records: records, from: from, to: to, doors: doors}
+	digest, err := e.put(ctx)
+	if needs := new(StepsNeeded); errors.As(err, &needs) {
+		out.Print("", needs.Message+": that takes a build in steps")
+	}
+	return digest, err
+}
+
+// lock reads what the image is made of.
+func (c *Conda) lock(job Job) ([]conda.Record, error) {
+	sum := sha256.Sum256([]byte(job.Lock))
+	var records []conda.Record
+	if hex.EncodeToString(sum[:]) != job.Recipe.GetLockDigest() {
+		return nil, errors.New("the lock is not that of the recipe")
+	}
+	if err := json.Unmarshal([]byte(job.Lock), &records); err != nil {
+		return nil, fmt.Errorf("reading the lock: %w", err)
+	}
+	total := int64(0)
+	for _, r := range records {
+		total += r.Size
+	}
+	if c.o.Disk > 0 && total > c.o.Disk {
+		return nil, &Failure{Reason: Build, Message: fmt.Sprintf("The packages have %d bytes; this service takes %d (its operator's setting build_disk)", total, c.o.Disk)}
+	}
+	return records, nil
+}
+
+// prune keeps the folder within its size.
+func (c *Conda) prune(out Output) {
+	if c.o.Keep == 0 || !c.pruning.TryLock() {
+		return
+	}
+	defer c.pruning.Unlock()
+	// The build has ended, whatever became of its context.
+	if _, err := c.store.Prune(context.Background(), c.o.Keep); err != nil {
+		out.Print("", "Old layers could not be removed from the worker")
+	}
+}
+
+// blamed is what a fault means for the build: what a package or its channel is to
+// blame for is told to the user.
+func blamed(err error) error {
+	if f, ok := fault.As(err); ok && !errors.As(err, new(*Failure)) {
+		return &Failure{Reason: Build, Message: f.Public, Cause: err}
+	}
+	return err
+}

@@ -1,0 +1,232 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+)
+
+// environment is one image on its way.
+type environment struct {
+	*Conda
+	job     Job
+	out     Output
+	records []conda.Record
+	from    *sourceImage
+	to      *target
+	doors   doors
+}
+
+// errLayerGone is a layer that was removed before it was sent.
+var errLayerGone = errors.New("a layer is gone")
+
+// put makes the image, and again where a layer that was there a moment ago has made
+// room for others.
+func (e *environment) put(ctx context.Context) (string, error) {
+	digest, err := e.make(ctx)
+	for n := 0; n < limits.CondaLosses && errors.Is(err, errLayerGone) && ctx.Err() == nil; n++ {
+		digest, err = e.make(ctx)
+	}
+	return digest, err
+}
+
+// make makes and pushes the image.
+func (e *environment) make(ctx context.Context) (string, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	m := e.maker(stop)
+	packages, err := m.Packages(ctx, e.records)
+	if needs := new(StepsNeeded); errors.As(context.Cause(ctx), &needs) {
+		return "", needs
+	}
+	if err != nil {
+		return "", blamed(err)
+	}
+	for i, p := range packages {
+		if err := e.scripts(e.records[i], p); err != nil {
+			return "", err
+		}
+	}
+	layers, err := m.Layers(ctx, e.records, packages)
+	if err != nil {
+		return "", lostLayer(err)
+	}
+	image, err := e.image(ctx, packages, layers)
+	if err != nil {
+		return "", err
+	}
+	return e.push(ctx, m, image)
+}
+
+// lostLayer tells a layer that has to be made again from other failures.
+func lostLayer(err error) error {
+	if errors.Is(err, fault.NotFound) {
+		return fmt.Errorf("%w: %w", errLayerGone, err)
+	}
+	return blamed(err)
+}
+
+// maker makes the layers, and says how far it is. A package that needs steps ends it
+// at once.
+func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
+	var came atomic.Int64
+	made, missing := 0, 0
+	return &layering.Maker{
+		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Dir: e.scratch(), Progress: func(n int64) { came.Add(n) }},
+		Store: e.store, Scratch: e.scratch(),
+		Known: func(there, n int) {
+			missing = n
+			text := fmt.Sprintf("%d of %d packages are there as layers", there, there+n)
+			if n > 0 {
+				text += fmt.Sprintf("; fetching the other %d", n)
+			}
+			e.out.Print("fetch", text)
+		},
+		Made: func(rec conda.Record, p layering.Package) {
+			made++
+			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", made, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
+			if err := needsSteps(rec, p); err != nil {
+				stop(err)
+			}
+		},
+	}
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
+
+// needsSteps is a package that cannot be installed without running something; nil for
+// any other.
+func needsSteps(rec conda.Record, p layering.Package) error {
+	for _, s := range p.LinkScripts {
+		if s.Effect() == artifact.MustRun {
+			return &StepsNeeded{Failure{Reason: Build, Message: fmt.Sprintf("The package %s %s %s runs a script when it is installed (%s)", rec.Name, rec.Version, rec.Build, s.Path)}}
+		}
+	}
+	return nil
+}
+
+// scripts prints what scripts of a package would say.
+func (e *environment) scripts(rec conda.Record, p layering.Package) error {
+	if err := needsSteps(rec, p); err != nil {
+		return err
+	}
+	for _, s := range p.LinkScripts {
+		if s.Effect() != artifact.Message {
+			continue
+		}
+		for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
+			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
+		}
+	}
+	return nil
+}
+
+// image puts the packages on the base image, and the configuration of a frozen image
+// on both.
+func (e *environment) image(ctx context.Context, packages []layering.Package, layers []layering.Layer) (layering.Image, error) {
+	base, err := e.base(ctx)
+	if err != nil {
+		return layering.Image{}, err
+	}
+	platform, err := oci.ParsePlatform(e.job.Recipe.GetPlatform())
+	if err != nil {
+		return layering.Image{}, err
+	}
+	specs := wanted(e.records)
+	image, err := layering.Environment{
+		Base: base, Platform: platform, Title: fault.Clip(strings.Join(specs, " "), titleBytes), Specs: specs, Records: e.records, Packages: packages, Layers: layers,
+	}.Image()
+	if err != nil {
+		return layering.Image{}, blamed(err)
+	}
+	if len(image.NotRun) > 0 {
+		e.out.Print("", "What these scripts would set in a shell is not set in the image: "+strings.Join(image.NotRun, ", "))
+	}
+	add := oci.AdditionOf(e.job.Recipe.GetConfig())
+	if add.IsZero() {
+		return image, nil
+	}
+	e.out.Print("", "Putting the configuration on top of the image")
+	augmented, err := oci.Augment(ctx, made{image.Image}, image.Manifest, add, platform)
+	if err != nil {
+		return layering.Image{}, blamed(err)
+	}
+	image.Image = augmented.Images[0]
+	return image, nil
+}
+
+// titleBytes is how long the title of an image may be.
+const titleBytes = 200
+
+// wanted are the packages that no other of the lock needs, e.g. "samtools=1.20": what
+// somebody must have asked for. How they wrote it must not show in the image.
+func wanted(records []conda.Record) []string {
+	needed := map[string]bool{}
+	for _, r := range records {
+		for _, name := range r.Needs() {
+			needed[name] = needed[name] || r.Name != "python" || name != "pip" // they need each other
+		}
+	}
+	var out []string
+	for _, r := range records {
+		if !needed[r.Name] {
+			out = append(out, r.Name+"="+r.Version)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// base is the image that the packages are put on.
+func (e *environment) base(ctx context.Context) (layering.Base, error) {
+	image, err := e.from.with(ctx, nil)
+	src := e.job.Recipe.GetSource()
+	return layering.Base{
+		Name: src.GetRegistry() + "/" + src.GetRepository(), Digest: digest.Digest(src.GetReference()), Manifest: image.Manifest, Config: image.Config.Bytes,
+	}, err
+}
+
+// made reads the documents of an image that is not pushed yet.
+type made struct{ oci.Image }
+
+// Manifest implements oci.Source.
+func (m made) Manifest(context.Context, digest.Digest) (oci.Document, error) {
+	return m.Image.Manifest, nil
+}
+
+// Config implements oci.Source.
+func (m made) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
+	return m.Image.Config.Bytes, nil
+}
+
+// push sends what is not there, the name last.
+func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image) (string, error) {
+	const what = "The image could not be pushed"
+	name := targetName(e.job.Target) + ":" + e.job.Target.GetTag()
+	e.out.Print("push", fmt.Sprintf("Pushing %d layers of packages on %s to %s", len(image.Layers), e.from.name, name))
+	if err := e.to.addLayers(ctx, e.job.Recipe.GetConfig(), image.Platform); err != nil {
+		return "", e.to.failed(ctx, what, err)
+	}
+	pushed, err := m.Push(ctx, &repository{target: e.to, base: e.from}, image)
+	if errors.Is(err, layering.ErrGone) {
+		return "", fmt.Errorf("%w: %w", errLayerGone, err)
+	}
+	if err != nil {
+		return "", e.to.failed(ctx, what, err)
+	}
+	e.out.Print("", fmt.Sprintf("%d layers were there; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
+	return pushed.Root.Digest.String(), nil
+}

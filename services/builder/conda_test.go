@@ -1,0 +1,288 @@
+package builder_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/prometheus/client_golang/prometheus"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/builder"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
+)
+
+// lines are what a build prints.
+type lines struct {
+	mu   sync.Mutex
+	text []string
+}
+
+func (l *lines) Print(_, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, text)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.text, "\n")
+}
+
+// bench is where images of packages are made: a registry with a base image, a channel
+// of real packages, and engines.
+type bench struct {
+	t       *testing.T
+	room    *room
+	images  *testkit.Registry
+	base    *containerv1.Source
+	channel *httptest.Server
+	asked   atomic.Int32
+	// manners, where set, answers before the channel does.
+	manners func(w http.ResponseWriter, r *http.Request) bool
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{t: t, room: newRoom(t), images: testkit.NewRegistry(t, testkit.Open)}
+	index := testkit.Index(t, true, "amd64", "arm64")
+	b.images.Push(t, "library/base:1", index)
+	d, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.base = &containerv1.Source{Registry: b.images.Host, Repository: "library/base", Reference: d.String()}
+	packages := http.FileServer(http.Dir("artifact/testdata/packages"))
+	b.channel = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if b.manners != nil && b.manners(w, r) {
+			return
+		}
+		b.asked.Add(1)
+		r.URL.Path = "/" + filepath.Base(r.URL.Path)
+		packages.ServeHTTP(w, r)
+	}))
+	t.Cleanup(b.channel.Close)
+	return b
+}
+
+// engine makes one that keeps layers in dir.
+func (b *bench) engine(dir string) *builder.Conda {
+	b.t.Helper()
+	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	client := upstream.New(upstream.Options{Egress: egress, Plain: []string{b.images.Host}, Metrics: prometheus.NewRegistry()})
+	c := builder.NewConda(builder.CondaOptions{RegistryDeps: builder.RegistryDeps{Work: b.room.client, Egress: egress, Registries: client}, Dir: dir, Keep: 1 << 30})
+	if c.Problem() != "" {
+		b.t.Fatal(c.Problem())
+	}
+	return c
+}
+
+// record is what a channel says of one of the packages.
+func (b *bench) record(file, name, version, build string, depends ...string) conda.Record {
+	b.t.Helper()
+	raw, err := os.ReadFile(filepath.Join("artifact/testdata/packages", file))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum := sha256.Sum256(raw)
+	return conda.Record{
+		Name: name, Version: version, Build: build, Depends: append([]string{}, depends...), FileName: file, Size: int64(len(raw)), SHA256: hex.EncodeToString(sum[:]),
+		Channel: "lab", Subdir: "linux-64", URL: b.channel.URL + "/lab/linux-64/" + file, Timestamp: 1700000000123,
+	}
+}
+
+func (b *bench) curl() []conda.Record {
+	return []conda.Record{
+		b.record("libzlib-1.2.13-h31becfc_5.conda", "libzlib", "1.2.13", "h31becfc_5"),
+		b.record("libcurl-8.4.0-h4e8248e_0.conda", "libcurl", "8.4.0", "h4e8248e_0", "libzlib >=1.2"),
+	}
+}
+
+// job is one for a lock; change may alter it.
+func (b *bench) job(records []conda.Record, change ...func(*builder.Job)) builder.Job {
+	b.t.Helper()
+	raw, err := json.Marshal(records)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	sum := sha256.Sum256(raw)
+	j := builder.Job{
+		ID: "0123456789abcdef_1", Delivery: 1, Lock: string(raw), Ticket: "ticket",
+		Recipe: &buildv1.Recipe{Engine: "conda", Platform: "linux/amd64", Source: b.base, LockDigest: hex.EncodeToString(sum[:])},
+		Target: &buildv1.Target{Registry: b.images.Host, Repository: "team/env", Tag: "1"},
+	}
+	for _, f := range change {
+		f(&j)
+	}
+	return j
+}
+
+func (b *bench) pulled(platform string) v1.Image {
+	b.t.Helper()
+	ref, err := name.ParseReference(b.images.Host+"/team/env:1", name.Insecure)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	img, err := remote.Image(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: platform}))
+	if err == nil {
+		err = validate.Image(img)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return img
+}
+
+// TestConda makes an image of a lock; then again after a kill, from the layers that are
+// there; then on another worker, with the same bytes.
+func TestConda(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dir, lock := t.TempDir(), b.curl()
+	out := &lines{}
+	first, err := b.engine(dir).Build(t.Context(), b.job(lock), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := b.pulled("amd64")
+	if d, err := img.Digest(); err != nil || d.String() != first {
+		t.Errorf("it says %s; the image is %s, %v", first, d, err)
+	}
+	for _, want := range []string{"0 of 2 packages are there as layers; fetching the other 2", "2 of 2: lib", "0 layers were there; 2 were sent"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, out)
+		}
+	}
+	cf, err := img.ConfigFile()
+	if err != nil || cf.Config.Labels["org.opencontainers.image.title"] != "libcurl=8.4.0" || !strings.Contains(strings.Join(cf.Config.Env, "\n"), "PATH=/opt/conda/bin:") {
+		t.Errorf("its configuration is %+v, %v", cf, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "scratch", "left"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"the same worker": dir, "another": t.TempDir()} {
+		out := &lines{}
+		again, err := b.engine(dir).Build(t.Context(), b.job(lock), out)
+		if again != first || err != nil || !strings.Contains(out.String(), "2 layers were there; 0 were sent") {
+			t.Errorf("on %s it is %s, %v:\n%s", name, again, err, out)
+		}
+	}
+	if n := b.asked.Load(); n != 4 {
+		t.Errorf("the channel was asked %d times", n)
+	}
+	if left, err := os.ReadDir(filepath.Join(dir, "scratch")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	frozen := b.job(lock, func(j *builder.Job) {
+		j.Recipe.Platform = "linux/arm64"
+		j.Recipe.Config = &containerv1.ContainerConfig{Env: []string{"GREETING=hello"}}
+	})
+	if _, err := b.engine(dir).Build(t.Context(), frozen, &lines{}); err != nil {
+		t.Fatal(err)
+	}
+	if cf, err := b.pulled("arm64").ConfigFile(); err != nil || cf.Architecture != "arm64" || !strings.Contains(strings.Join(cf.Config.Env, "\n"), "GREETING=hello") {
+		t.Errorf("frozen for arm64 it is %+v, %v", cf, err)
+	}
+}
+
+// TestCondaFails: what no image can be made of, and whose fault it is.
+func TestCondaFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	changed, absent := b.record("libffi-3.4.2-h3557bc0_5.tar.bz2", "libffi", "3.4.2", "h3557bc0_5"), b.record("lz4-c-1.9.4-hd600fc2_0.conda", "lz4-c", "1.9.4", "hd600fc2_0")
+	b.manners = func(w http.ResponseWriter, r *http.Request) bool {
+		gone := strings.Contains(r.URL.Path, "lz4")
+		if gone {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return gone
+	}
+	changed.SHA256 = strings.Repeat("0", 64)
+	script := b.record("link-scripts-0.1.0-h4616a5c_0.conda", "link-scripts", "0.1.0", "h4616a5c_0")
+	c := b.engine(t.TempDir())
+	for why, rec := range map[string]conda.Record{
+		"is not the one that the lock names": changed, "does not have lz4-c-1.9.4-hd600fc2_0.conda any more": absent, "link-scripts 0.1.0 h4616a5c_0 runs a script when it is installed": script,
+	} {
+		out := &lines{}
+		_, err := c.Build(t.Context(), b.job(append(b.curl(), rec)), out)
+		var f *builder.Failure
+		if !errors.As(err, &f) || f.Reason != builder.Build || !strings.Contains(f.Message, why) {
+			t.Errorf("%q: %v", why, err)
+		}
+		if steps := errors.As(err, new(*builder.StepsNeeded)); steps != (rec.Name == "link-scripts") || steps && !strings.Contains(out.String(), "that takes a build in steps") {
+			t.Errorf("%q: it needs steps: %v\n%s", why, steps, out)
+		}
+	}
+	wrong := b.job(b.curl(), func(j *builder.Job) { j.Recipe.LockDigest = strings.Repeat("0", 64) })
+	if _, err := c.Build(t.Context(), wrong, &lines{}); err == nil || errors.As(err, new(*builder.Failure)) {
+		t.Errorf("another lock than the recipe's: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	b.manners = func(http.ResponseWriter, *http.Request) bool { cancel(); return false }
+	if _, err := c.Build(ctx, b.job([]conda.Record{b.record("libuuid-2.38.1-hb4cce97_0.conda", "libuuid", "2.38.1", "hb4cce97_0")}), &lines{}); err == nil {
+		t.Error("a build that was cancelled made an image")
+	}
+}
+
+// TestPrivateChannel: a channel's login is shown to it, in the form that it wants, and to
+// nobody else.
+func TestPrivateChannel(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var other atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			other.Add(1)
+		}
+		http.ServeFile(w, r, filepath.Join("artifact/testdata/packages", filepath.Base(r.URL.Path)))
+	}))
+	t.Cleanup(elsewhere.Close)
+	b.manners = func(w http.ResponseWriter, r *http.Request) bool {
+		if user, password, _ := r.BasicAuth(); user != testkit.User || password != testkit.Password {
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}
+		return false
+	}
+	host := strings.TrimPrefix(b.channel.URL, "http://")
+	b.room.logins[host] = testkit.Password
+	lock := b.curl()
+	lock[0].URL = elsewhere.URL + "/lab/linux-64/" + lock[0].FileName
+	if _, err := b.engine(t.TempDir()).Build(t.Context(), b.job(lock), &lines{}); err == nil || !strings.Contains(err.Error(), "add credentials for the channel") {
+		t.Errorf("without its login: %v", err)
+	}
+	private := b.job(lock, func(j *builder.Job) { j.PrivateChannels = []string{b.channel.URL + "/lab"} })
+	if _, err := b.engine(t.TempDir()).Build(t.Context(), private, &lines{}); err != nil {
+		t.Error(err)
+	}
+	if other.Load() > 0 {
+		t.Error("another server was shown the login")
+	}
+	b.room.mu.Lock()
+	defer b.room.mu.Unlock()
+	last := b.room.asked[len(b.room.asked)-1]
+	if last.GetPurpose() != buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL || last.GetRegistry() != host || last.GetRepository() != "lab" {
+		t.Errorf("it asked for %v", last)
+	}
+}

@@ -1,0 +1,47 @@
+package builder
+
+import (
+	"context"
+	"io"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/internal/oci"
+)
+
+// repository is where the image of an environment goes: a layering.Registry.
+type repository struct {
+	*target
+	// base is the image that it is put on.
+	base *sourceImage
+}
+
+// Has asks for a blob. What cannot be asked for is sent: then the registry says why
+// not.
+func (r *repository) Has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
+	there, err := r.client.BlobHead(ctx, r.ref, blobOf(d))
+	if err != nil {
+		return false, ctx.Err()
+	}
+	return true, there.Close()
+}
+
+// Put sends a blob.
+func (r *repository) Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
+	return r.blob(ctx, blobOf(d), content)
+}
+
+// Bring has a layer of the base image mounted, or copies it.
+func (r *repository) Bring(ctx context.Context, d ocispec.Descriptor) error {
+	_, err := r.copy(ctx, r.base, d)
+	return err
+}
+
+// Manifest sends a document.
+func (r *repository) Manifest(ctx context.Context, doc oci.Document, named bool) error {
+	name := r.ref
+	if !named {
+		name = name.SetDigest(doc.Digest.String())
+	}
+	return r.manifest(ctx, name, doc)
+}

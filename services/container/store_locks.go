@@ -1,0 +1,76 @@
+package container
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"google.golang.org/protobuf/proto"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/sqldb"
+)
+
+// remembered is what a request stands for until it is forgotten.
+type remembered struct {
+	lock *condav1.SolvePackagesResponse
+	// base is the digest of the base image.
+	base digest.Digest
+}
+
+// lockOf reads what is remembered under the first of some ids that is known since a
+// moment; sql.ErrNoRows when none is.
+func (s store) lockOf(ctx context.Context, first, second string, since time.Time) (remembered, error) {
+	var packed []byte
+	var base string
+	err := s.db.QueryRowContext(ctx, `
+		SELECT lock, base FROM container_locks WHERE id IN ($1, $2) AND created_at > $3 ORDER BY CASE WHEN id = $1 THEN 0 ELSE 1 END LIMIT 1`,
+		first, second, sqldb.Micros(since)).Scan(&packed, &base)
+	if err != nil {
+		return remembered{}, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return remembered{}, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(r, limits.BuildLock+1))
+	if err != nil {
+		return remembered{}, err
+	}
+	out := remembered{lock: &condav1.SolvePackagesResponse{}, base: digest.Digest(base)}
+	return out, errors.Join(proto.Unmarshal(raw, out.lock), out.base.Validate())
+}
+
+// putLock remembers a lock; one that is there, and not older than a moment, stays.
+func (s store) putLock(ctx context.Context, id string, packed []byte, base digest.Digest, now, since time.Time) error {
+	_, err := s.db.ExecContext(ctx, `
+		INSERT INTO container_locks (id, lock, base, created_at) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (id) DO UPDATE SET lock = excluded.lock, base = excluded.base, created_at = excluded.created_at
+		WHERE container_locks.created_at <= $5`, id, packed, base.String(), sqldb.Micros(now), sqldb.Micros(since))
+	return err
+}
+
+// packLock is a lock as it is stored.
+func packLock(l *condav1.SolvePackagesResponse) ([]byte, error) {
+	raw, err := proto.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err = w.Write(raw)
+	err = errors.Join(err, w.Close())
+	return out.Bytes(), err
+}
+
+// deleteLocks forgets those from before a moment.
+func (s store) deleteLocks(ctx context.Context, before time.Time) error {
+	_, err := s.db.ExecContext(ctx, `DELETE FROM container_locks WHERE created_at <= $1`, sqldb.Micros(before))
+	return err
+}

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// artifacts is a channel of real packages for every platform, whose manners a test sets.
+type artifacts struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answers map[string]http.HandlerFunc // by file name
+}
+
+// artifactsDir is where they lie.
+const artifactsDir = "../builder/artifact/testdata/packages"
+
+func newArtifacts(t testing.TB) *artifacts {
+	t.Helper()
+	a := &artifacts{answers: map[string]http.HandlerFunc{}}
+	list := repodataOf(t, map[string]map[string]any{
+		"libcurl-8.4.0-h4e8248e_0.conda":          {"name": "libcurl", "version": "8.4.0", "build": "h4e8248e_0", "depends": []string{"libzlib >=1.2.13,<1.3", "c-ares"}},
+		"libzlib-1.2.13-h31becfc_5.conda":         {"name": "libzlib", "version": "1.2.13", "build": "h31becfc_5"},
+		"c-ares-1.21.0-h31becfc_0.conda":          {"name": "c-ares", "version": "1.21.0", "build": "h31becfc_0"},
+		"libffi-3.4.2-h3557bc0_5.tar.bz2":         {"name": "libffi", "version": "3.4.2", "build": "h3557bc0_5"},
+		"lz4-c-1.9.4-hd600fc2_0.conda":            {"name": "lz4-c", "version": "1.9.4", "build": "hd600fc2_0"},
+		"libuuid-2.38.1-hb4cce97_0.conda":         {"name": "libuuid", "version": "2.38.1", "build": "hb4cce97_0"},
+		"reproc-14.2.4.post0-h31becfc_1.conda":    {"name": "reproc", "version": "14.2.4.post0", "build": "h31becfc_1"},
+		"link-scripts-0.1.0-h4616a5c_0.conda":     {"name": "link-scripts", "version": "0.1.0", "build": "h4616a5c_0"},
+		"libedit-3.1.20191231-he28a2e2_2.tar.bz2": {"name": "libedit", "version": "3.1.20191231", "build": "he28a2e2_2"},
+	})
+	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		file := filepath.Base(r.URL.Path)
+		a.mu.Lock()
+		answer := a.answers[file]
+		a.mu.Unlock()
+		subdir := filepath.Base(filepath.Dir(r.URL.Path))
+		switch {
+		case subdir != "linux-64" && subdir != "linux-aarch64":
+			http.NotFound(w, r)
+		case file == "repodata.json":
+			_, _ = w.Write(list)
+		case answer != nil:
+			answer(w, r)
+		default:
+			http.ServeFile(w, r, filepath.Join(artifactsDir, file))
+		}
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+// repodataOf lists packages with what their files are.
+func repodataOf(t testing.TB, packages map[string]map[string]any) []byte {
+	t.Helper()
+	old, current := map[string]any{}, map[string]any{}
+	for file, rec := range packages {
+		raw, err := os.ReadFile(filepath.Join(artifactsDir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(raw)
+		rec["sha256"], rec["size"], rec["build_number"] = hex.EncodeToString(sum[:]), len(raw), 0
+		if rec["depends"] == nil {
+			rec["depends"] = []string{}
+		}
+		if strings.HasSuffix(file, ".conda") {
+			current[file] = rec
+		} else {
+			old[file] = rec
+		}
+	}
+	out, err := json.Marshal(map[string]any{"packages": old, "packages.conda": current})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (a *artifacts) answer(file string, f http.HandlerFunc) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.answers[file] = f
+}
+
+// environment is a request for packages of the channel lab on an image.
+func environment(base string, entries ...string) map[string]any {
+	return map[string]any{"packages": map[string]any{
+		"type": "CONDA", "entries": entries, "channels": []string{"lab"}, "condaOpts": map[string]any{"baseImage": base, "basePackages": ""},
+	}}
+}
+
+// bare are the settings of a service that cannot run a step of any build.
+func bare(channel string) settings {
+	return settings{"conda_channel_alias": channel, "conda_solve_wait": "20s", "runc_path": "/nowhere/runc"}
+}
+
+// TestCondaImage makes images of Conda packages where nothing can run a container.
+func TestCondaImage(t *testing.T) {
+	t.Parallel()
+	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
+	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {
+		base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+		first := p.order(environment(base, "libcurl"))
+		if !strings.Contains(text(first, "targetImage"), ":libcurl-8.4.0--") {
+			t.Errorf("the name is %s", text(first, "targetImage"))
+		}
+		if s := p.finished(t, first); s["succeeded"] != true {
+			t.Fatalf("it ended as %v:\n%s", s, p.logOf(first))
+		}
+		img := pull(t, text(first, "targetImage"), "amd64")
+		content := files(t, img)
+		for _, path := range []string{"opt/conda/lib/libz.so.1.2.13", "opt/conda/conda-meta/libcurl-8.4.0-h4e8248e_0.json", "opt/conda/conda-meta/history"} {
+			if content[path] == "" {
+				t.Errorf("%s is not in the image", path)
+			}
+		}
+		cf, err := img.ConfigFile()
+		if err != nil || !strings.Contains(strings.Join(cf.Config.Env, "\n"), "PATH=/opt/conda/bin") {
+			t.Errorf("variables %v, %v", cf.Config.Env, err)
+		}
+		if log := p.logOf(first); !strings.Contains(log, "0 of 3 packages are there") || !strings.Contains(log, "3 were sent") {
+			t.Errorf("the log is %s", log)
+		}
+		// Another spelling is the same image; another environment sends what it lacks.
+		if again := p.order(environment(base, "libcurl=8", "lab::libcurl>=8.1")); again["cached"] != true || text(again, "buildId") != text(first, "buildId") {
+			t.Errorf("another spelling is answered as %v", again)
+		}
+		more := p.order(environment(base, "libffi", "libcurl"))
+		if p.finished(t, more); !strings.Contains(p.logOf(more), "3 of 4 packages are there") && len(p.procs) == 1 {
+			t.Errorf("the log of the second is %s", p.logOf(more))
+		}
+		both := environment(base, "libcurl")
+		both["containerPlatform"] = "linux/amd64,linux/arm64"
+		pair := p.order(both)
+		if s := p.finished(t, pair); s["succeeded"] != true {
+			t.Fatalf("for two platforms it ended as %v", s)
+		}
+		if files(t, pull(t, text(pair, "targetImage"), "arm64"))["opt/conda/lib/libz.so.1.2.13"] == "" {
+			t.Error("the image for arm64 has no packages")
+		}
+	})
+}
+
+// TestCondaImageFails: what no image can be made of ends the build, with the reason.
+func TestCondaImageFails(t *testing.T) {
+	t.Parallel()
+	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
+	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {
+		base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+		channel.answer("lz4-c-1.9.4-hd600fc2_0.conda", func(w http.ResponseWriter, r *http.Request) {
+			raw, err := os.ReadFile(filepath.Join(artifactsDir, "lz4-c-1.9.4-hd600fc2_0.conda"))
+			if err != nil {
+				t.Error(err)
+			}
+			raw[len(raw)/2] ^= 1
+			_, _ = w.Write(raw)
+		})
+		channel.answer("libuuid-2.38.1-hb4cce97_0.conda", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
+		var once sync.Once
+		channel.answer("reproc-14.2.4.post0-h31becfc_1.conda", func(w http.ResponseWriter, r *http.Request) {
+			failed := false
+			once.Do(func() { failed = true })
+			if failed {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			http.ServeFile(w, r, filepath.Join(artifactsDir, "reproc-14.2.4.post0-h31becfc_1.conda"))
+		})
+		for name, why := range map[string]string{
+			"lz4-c":        "The artifact lz4-c-1.9.4-hd600fc2_0.conda is not the one that the lock names",
+			"libuuid":      "The artifact libuuid-2.38.1-hb4cce97_0.conda could not be fetched",
+			"link-scripts": "The package link-scripts 0.1.0 h4616a5c_0 runs a script when it is installed",
+			"reproc":       "",
+		} {
+			answer := p.order(environment(base, name))
+			s := p.finished(t, answer)
+			b := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
+			if s["succeeded"] != (why == "") || !strings.Contains(text(b, "message"), why) || (why != "") != (text(b, "reason") == "build") {
+				t.Errorf("%s ended as %v, and its build as %v", name, s, b)
+			}
+		}
+		steps := environment(base, "libffi")
+		opts := steps["packages"].(map[string]any)["condaOpts"].(map[string]any)
+		opts["commands"], opts["mambaImage"] = []string{"RUN true"}, base
+		if r := p.call(http.MethodPost, "/v1alpha2/container", steps); r.status != http.StatusNotImplemented {
+			t.Errorf("commands are answered %d %s", r.status, r.body)
+		}
+	})
+}
