@@ -86,7 +86,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	made, missing := 0, 0
 	return &layering.Maker{
 		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Dir: e.scratch(), Progress: func(n int64) { came.Add(n) }},
-		Store: e.store, Scratch: e.scratch(),
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(),
 		Known: func(there, n int) {
 			missing = n
 			text := fmt.Sprintf("%d of %d packages are there as layers", there, there+n)
@@ -103,6 +103,14 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 			}
 		},
 	}
+}
+
+// scope keeps layers of a channel that is read with a login for who has one.
+func (e *environment) scope() string {
+	if len(e.job.PrivateChannels) == 0 {
+		return ""
+	}
+	return e.job.CacheScope
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -272,17 +272,23 @@ func TestPrivateChannel(t *testing.T) {
 	if _, err := b.engine(t.TempDir()).Build(t.Context(), b.job(lock), &lines{}); err == nil || !strings.Contains(err.Error(), "add credentials for the channel") {
 		t.Errorf("without its login: %v", err)
 	}
-	private := b.job(lock, func(j *builder.Job) { j.PrivateChannels = []string{b.channel.URL + "/lab"} })
-	if _, err := b.engine(t.TempDir()).Build(t.Context(), private, &lines{}); err != nil {
+	engine := b.engine(t.TempDir())
+	private := b.job(lock, func(j *builder.Job) {
+		j.PrivateChannels, j.CacheScope = []string{b.channel.URL + "/lab"}, "ada"
+	})
+	if _, err := engine.Build(t.Context(), private, &lines{}); err != nil {
 		t.Error(err)
 	}
 	if other.Load() > 0 {
 		t.Error("another server was shown the login")
 	}
 	b.room.mu.Lock()
-	defer b.room.mu.Unlock()
 	last := b.room.asked[len(b.room.asked)-1]
+	b.room.mu.Unlock()
 	if last.GetPurpose() != buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL || last.GetRegistry() != host || last.GetRepository() != "lab" {
 		t.Errorf("it asked for %v", last)
+	}
+	if _, err := engine.Build(t.Context(), b.job(lock), &lines{}); err == nil {
+		t.Error("somebody without a login gets the layers of somebody with one")
 	}
 }

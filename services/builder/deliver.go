@@ -178,7 +178,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 		w.handBack(msg, job, errDrained)
 		return
 	}
-	if err != nil {
+	if err != nil && !result.GetNeedsSteps() { // else it may go on
 		first, _, _ := strings.Cut(result.GetMessage(), "\n")
 		out.Print("", fmt.Sprintf("The build failed (%s): %s", result.GetReason(), strings.TrimSuffix(first, ":")))
 	}
