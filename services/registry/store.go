@@ -65,7 +65,7 @@ func NewStore(dir string, login upstream.Login) *Store {
 // Close ends it; what it holds is on disk.
 func (s *Store) Close() error {
 	err := s.registry.Close()
-	if each, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // it is joined by the library, and wrapped by nobody
+	if each, ok := err.(interface{ Unwrap() []error }); ok {
 		// A repository that was asked for and never pushed to is not there.
 		return errors.Join(slices.DeleteFunc(slices.Clone(each.Unwrap()), func(err error) bool { return errors.Is(err, types.ErrNotFound) })...)
 	}
