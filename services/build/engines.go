@@ -11,7 +11,7 @@ import (
 func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	out := &buildv1.ListEnginesResponse{}
 	can := s.workers.capabilities()
-	for _, name := range []string{engineBuildKit, engineFreeze, engineSif} {
+	for _, name := range []string{engineBuildKit, engineFreeze, engineSif, engineConda} {
 		e := &buildv1.Engine{Name: name}
 		for _, c := range can {
 			if c.engine == name && !slices.Contains(e.Architectures, c.architecture) {

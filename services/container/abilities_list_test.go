@@ -3,6 +3,7 @@ package container_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -16,7 +17,7 @@ import (
 func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
 		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}},
-		{Name: "sif", Problem: "tar2sqfs is not installed"},
+		{Name: "sif", Problem: "tar2sqfs is not installed"}, {Name: "conda", Problem: "layers cannot be kept"},
 	}}, nil
 }
 
@@ -29,7 +30,7 @@ func TestAbilities(t *testing.T) {
 	yes := func(name string, platforms ...string) *containerv1.Ability {
 		return &containerv1.Ability{Name: &name, Available: proto.Bool(true), Platforms: platforms}
 	}
-	conda, mirror, scan := no("conda", "no process plays the role conda; the packages of a build are solved while it runs"), no("mirror", "it is not supported"), no("scan", "it is not supported")
+	conda, mirror, scan := no("conda", "no process plays the role conda; packages are solved while their image is built in steps"), no("mirror", "it is not supported"), no("scan", "it is not supported")
 	const off = "this service is run without builds"
 	db := testkit.SQLite(t)
 	for name, c := range map[string]struct {
@@ -38,6 +39,10 @@ func TestAbilities(t *testing.T) {
 	}{
 		"with workers": {newSiteWith(t, db, func(d *container.Deps) { d.Version = "1.2.3" }),
 			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), no("sif", "tar2sqfs is not installed"), conda, mirror, scan}},
+		"with the role conda": {newSolvedSite(t, &solver{}, time.Minute), []*containerv1.Ability{
+			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), no("sif", "tar2sqfs is not installed"),
+			no("conda", "packages are found and locked, but not put into images without steps: layers cannot be kept"), mirror, scan,
+		}},
 		"without builds": {newRoomWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),
 			[]*containerv1.Ability{no("build", off), no("freeze", off), no("sif", off), conda, mirror, scan}},
 	} {

@@ -64,7 +64,7 @@ func newSolvedSite(t *testing.T, s *solver, wait time.Duration) *site {
 		testkit.LetIn(to, "gateway")
 	})
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
-		d.Conda, d.CondaSolveWait, d.CondaLockTTL = condav1.NewCondaServiceClient(conn), wait, time.Hour
+		d.Conda, d.CondaSolveWait, d.CondaLockTTL, d.Version = condav1.NewCondaServiceClient(conn), wait, time.Hour, "1.2.3"
 	})
 }
 
