@@ -18,6 +18,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -29,7 +30,17 @@ import (
 
 // canBeDirect says whether nothing has to be run, as far as the request says.
 func (r request) canBeDirect() bool {
-	return r.recipe.packages != nil && r.recipe.base.Repository != "" && r.raw.GetBuildContext().GetLocation() == ""
+	return r.recipe.packages != nil && r.recipe.steps == ""
+}
+
+// withoutSteps adds to the reason why nobody builds in steps what of a request for Conda
+// packages needs it.
+func (r request) withoutSteps(err error) error {
+	why, ok := fault.As(err)
+	if !ok || !errors.Is(err, fault.Unsupported) || r.recipe.steps == "" {
+		return err
+	}
+	return fault.Unsupported.New(why.Public+". This request needs that because of "+r.recipe.steps+": without it, its packages are put into an image as they are", err)
 }
 
 // directly is the request, once it is known which packages on which base image it

@@ -2,6 +2,7 @@ package container_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,11 @@ func TestWhatIsMadeInSteps(t *testing.T) {
 		if _, err := s.ask(t, r); err == nil || !strings.Contains(err.Error(), "docker.io") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	s.builds.refuseEngine = "buildkit"
+	commands.Packages.CondaOpts.MambaImage = s.packages("samtools").Packages.CondaOpts.BaseImage
+	if _, err := s.ask(t, commands); !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "because of packages.condaOpts.mambaImage") {
+		t.Errorf("without a worker for Dockerfiles: %v", err)
 	}
 	s.builds.refuseEngine = "conda"
 	if _, err := s.ask(t, s.packages("samtools", "bwa")); err == nil || !strings.Contains(err.Error(), "docker.io") {

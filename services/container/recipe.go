@@ -30,9 +30,10 @@ type recipe struct {
 	names conda.Naming
 	// packages is what can be solved before it is built; nil for nothing.
 	packages *condav1.CondaPackages
-	// base is the image that the packages are put on, where nothing has to be run for
-	// them; zero otherwise. baseDigest is set once it is known which packages those are
-	// (see direct.go).
+	// steps is what of Conda packages has to be run, in words; "" for nothing.
+	steps string
+	// base is the image that Conda packages are put on; zero otherwise. baseDigest is set
+	// once it is known which packages those are (see direct.go).
 	base       oci.Reference
 	baseDigest digest.Digest
 	// lockURL is the address of a lock; "" for none.
@@ -76,13 +77,19 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) 
 		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
 		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL,
 	}
-	if base := c.BaseImage(); base != "" {
-		if out.base, err = oci.ParseReference(base); err != nil {
-			return nil, fault.In("packages.condaOpts.baseImage", err)
-		}
+	if out.base, err = oci.ParseReference(c.BaseImage()); err != nil {
+		return nil, fault.In("packages.condaOpts.baseImage", err)
 	}
-	if r.GetBuildTemplate() != "" || r.GetPackages().GetCondaOpts().GetMambaImage() != "" {
-		out.packages = nil // who installs is the caller's choice, and may know better
+	switch {
+	// Who installs is the caller's choice, and may know better.
+	case r.GetBuildTemplate() != "":
+		out.packages, out.steps = nil, "buildTemplate"
+	case r.GetPackages().GetCondaOpts().GetMambaImage() != "":
+		out.packages, out.steps = nil, "packages.condaOpts.mambaImage"
+	case r.GetBuildContext().GetLocation() != "":
+		out.steps = "buildContext"
+	default:
+		out.steps = c.Steps()
 	}
 	return out, out.perPlatform(platforms)
 }

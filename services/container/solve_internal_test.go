@@ -137,7 +137,7 @@ func TestTheLogSaysThatNothingWasSolved(t *testing.T) {
 	} {
 		s := &Service{deps: Deps{Conda: unanswering{err: err}, Log: slog.New(slog.DiscardHandler)}}
 		s.deps.CondaSolveWait = time.Millisecond
-		f := s.foresee(t.Context(), request{recipe: &recipe{packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
+		f := s.foresee(t.Context(), request{recipe: &recipe{packages: &condav1.CondaPackages{}, steps: "pip"}}, nil, time.Millisecond)
 		if f.solved != nil || f.conflict != nil || !strings.Contains(f.unknown, want) || strings.Contains(f.unknown, "secret") {
 			t.Errorf("%v: %+v", err, f)
 		}

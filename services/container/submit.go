@@ -147,7 +147,7 @@ func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.I
 	}
 	out, err = s.submitMade(ctx, r, who, data)
 	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || !r.foreseen.late {
-		return out, err
+		return out, r.withoutSteps(err)
 	}
 	// Nobody builds in steps here, and the packages need none: it is worth waiting for
 	// a channel that is read for the first time.

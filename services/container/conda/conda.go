@@ -125,11 +125,20 @@ func (r Recipe) Packages() *condav1.CondaPackages {
 	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: channels}
 }
 
-// BaseImage is the image that the packages are put on, fully qualified, where nothing
-// has to be run for them: neither pip nor a command; "" otherwise.
-func (r Recipe) BaseImage() string {
-	if _, pip := r.Environment.Specs(); len(pip) > 0 || len(r.commands) > 0 || r.LockURL != "" {
-		return ""
+// BaseImage is the image that the packages are put on, fully qualified.
+func (r Recipe) BaseImage() string { return r.baseImage }
+
+// Steps is what has to be run for the environment, by the field's name or in words; ""
+// for nothing.
+func (r Recipe) Steps() string {
+	_, pip := r.Environment.Specs()
+	switch {
+	case len(pip) > 0:
+		return "what pip installs"
+	case len(r.commands) > 0:
+		return "packages.condaOpts.commands"
+	case r.LockURL != "":
+		return "the lock at " + fault.Quote(r.LockURL)
 	}
-	return r.baseImage
+	return ""
 }
