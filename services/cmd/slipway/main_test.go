@@ -157,7 +157,7 @@ func TestHelpVersionCompletion(t *testing.T) {
 		{"--help", "SLIPWAY_TOKEN"},
 		{"image --help", "--layer"},
 		{"login --help", "--token-stdin"},
-		{"tokens create --help", "slipway tokens create ci --expires-in 2160h > token"},
+		{"tokens create --help", "slipway tokens create ci --expires-in 90d > token"},
 		{"credentials --help", "Secrets go in and\nnever come out"},
 		{"credentials add --help", "--password-stdin"},
 		{"runs list --help", "--search 'rnaseq status:FAILED after:2026-01-31'"},

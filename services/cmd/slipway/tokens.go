@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/lifetime"
 )
 
 func tokensCommand(s *settings) *cobra.Command {
@@ -74,27 +76,24 @@ func momentOrNever(t *timestamppb.Timestamp) string {
 }
 
 func tokensCreateCommand(s *settings) *cobra.Command {
-	var ttl time.Duration
+	var ttl lifetime.Value
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an access token and print it, this once",
 		Long: `Make an access token and print it, this once.
 
 The token alone is printed: whoever has it can do everything that you can.`,
-		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 2160h > token",
+		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token",
 		Args:              exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().DurationVar(&ttl, "expires-in", 0, "How long it works, e.g. 2160h (default: for ever).")
-	complete(cmd, "expires-in", "24h", "720h", "2160h")
+	cmd.Flags().Var(&ttl, "expires-in", "How long it works, e.g. 90d or 12h; 0 is for ever.")
+	complete(cmd, "expires-in", "1d", "30d", "90d")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec := &platformv1.TokenSpec{Name: args[0]}
-		if ttl < 0 || ttl > 0 && ttl < time.Second {
-			return usagef("--expires-in must be a second or more")
-		}
-		if ttl > 0 {
-			spec.Expires = time.Now().Add(ttl).UTC().Format(time.RFC3339)
+		if end := ttl.From(time.Now()); !end.IsZero() {
+			spec.Expires = end.UTC().Format(time.RFC3339)
 		}
 		var res platformv1.CreateTokenResponse
 		raw, err := s.do(cmd.Context(), call{method: http.MethodPost, path: "/api/tokens", signed: true, body: spec}, &res)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/services/app"
+	"slipway.dev/services/internal/lifetime"
 )
 
 // withAccounts opens the platform's tables for one command.
@@ -100,18 +101,14 @@ func stateOf(u app.User) string {
 func tokenCommand() *cobra.Command {
 	group := &cobra.Command{Use: "token", Short: "Make and revoke users' access tokens"}
 	var userName, name string
-	var ttl time.Duration
+	var ttl lifetime.Value
 	create := &cobra.Command{
 		Use:     "create --user NAME",
 		Short:   "Make an access token and print it, this once",
-		Example: "  slipwayd token create --user ada --name laptop --expires-in 2160h",
+		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d",
 		Args:    cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
-			var expires time.Time
-			if ttl > 0 {
-				expires = time.Now().Add(ttl)
-			}
-			token, err := a.CreateTokenFor(cmd.Context(), userName, name, expires)
+			token, err := a.CreateTokenFor(cmd.Context(), userName, name, ttl.From(time.Now()))
 			if err != nil {
 				return err
 			}
@@ -121,7 +118,7 @@ func tokenCommand() *cobra.Command {
 	}
 	create.Flags().StringVar(&userName, "user", "", "User name or e-mail address.")
 	create.Flags().StringVar(&name, "name", "cli", "What to call the token.")
-	create.Flags().DurationVar(&ttl, "expires-in", 0, "How long it works; 0 is for ever.")
+	create.Flags().Var(&ttl, "expires-in", "How long it works, e.g. 90d or 12h; 0 is for ever.")
 	revoke := &cobra.Command{
 		Use: "revoke --user NAME", Short: "Revoke all tokens of a user, at once", Args: cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {

@@ -58,6 +58,7 @@ func Rules() []Rule {
 		{Package: "services/internal/limits", Only: []string{"fmt"}},
 		{Package: "services/internal/bounded", Only: []string{}},
 		{Package: "services/internal/retry", Only: []string{}},
+		{Package: "services/internal/lifetime", Only: []string{}},
 		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
@@ -119,8 +120,8 @@ func Rules() []Rule {
 
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
-		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config"}},
-		{Package: "services/cmd/slipway", May: []string{"proto/gen/..."}},
+		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
+		{Package: "services/cmd/slipway", May: []string{"proto/gen/...", "services/internal/lifetime"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
 		// The index and solving are measured without the room around them.
 		{Package: "services/bench", May: []string{"services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
