@@ -16,6 +16,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container"
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/inspect"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
@@ -106,6 +107,10 @@ func (a *App) buildContainer() error {
 	if err != nil {
 		return fmt.Errorf("public_url: %w", err)
 	}
+	images, err := conda.Images{Mamba: a.cfg.CondaMambaImage, Base: a.cfg.CondaBaseImage}.Qualified()
+	if err != nil {
+		return err
+	}
 	s, err := container.New(container.Deps{
 		DB: a.db, Redis: a.redis, Bus: a.nats,
 		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(), Conda: a.conda(),
@@ -122,6 +127,7 @@ func (a *App) buildContainer() error {
 			RequestsAnonymous: a.cfg.LimitRequestsAnonymous,
 			CondaSolveWait:    a.cfg.CondaSolveWait,
 			CondaLockTTL:      a.cfg.CondaLockTTL,
+			CondaImages:       images,
 			LayerStore:        int64(a.cfg.LayerStore),
 			TokenMemory:       a.tokenMemory(),
 			OperatorAccounts:  a.cfg.OperatorAccounts,

@@ -50,9 +50,9 @@ type part struct {
 }
 
 // readRecipe reads the recipe of a request that has one.
-func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) (*recipe, error) {
+func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*recipe, error) {
 	if r.GetContainerFile() == "" {
-		return condaRecipe(r, platforms)
+		return condaRecipe(r, platforms, usual)
 	}
 	out := &recipe{field: "containerFile", containerFile: decoded(r.GetContainerFile()), condaFile: decoded(r.GetCondaFile())}
 	if out.condaFile != "" {
@@ -61,13 +61,13 @@ func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) (
 	return out, out.perPlatform(platforms)
 }
 
-func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform) (*recipe, error) {
+func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*recipe, error) {
 	var c conda.Recipe
 	var err error
 	if file := decoded(r.GetCondaFile()); file != "" {
-		c, err = conda.ReadFile(file)
+		c, err = conda.ReadFile(file, usual)
 	} else {
-		c, err = conda.Read(r.GetPackages(), decoded(r.GetPackages().GetEnvironment()))
+		c, err = conda.Read(r.GetPackages(), decoded(r.GetPackages().GetEnvironment()), usual)
 	}
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -24,7 +25,7 @@ func TestRecipesThatAreRefused(t *testing.T) {
 		"condaFile must be a Conda environment file: ":            {CondaFile: b64("x")},
 		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: b64("x")}},
 	} {
-		if _, err := readRecipe(r, []ocispec.Platform{oci.DefaultPlatform}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
+		if _, err := readRecipe(r, []ocispec.Platform{oci.DefaultPlatform}, conda.Images{}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -44,8 +45,9 @@ func readRequest(raw *containerv1.ContainerRequest, owns func(registry, reposito
 }
 
 // readContent checks what is checked once the caller is known, and reads the recipe.
-// deprecated says that the request came by the deprecated path.
-func (r *request) readContent(deprecated bool) error {
+// deprecated says that the request came by the deprecated path; usual are the images of
+// Conda packages that name none.
+func (r *request) readContent(deprecated bool, usual conda.Images) error {
 	if err := checkContent(r.raw); err != nil {
 		return err
 	}
@@ -61,7 +63,7 @@ func (r *request) readContent(deprecated bool) error {
 		return nil
 	}
 	var err error
-	r.recipe, err = readRecipe(r.raw, r.platforms)
+	r.recipe, err = readRecipe(r.raw, r.platforms, usual)
 	return err
 }
 

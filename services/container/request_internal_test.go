@@ -10,6 +10,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -20,7 +21,7 @@ func ownsNothing(string, string) bool { return false }
 func readAll(raw *containerv1.ContainerRequest, deprecated bool) (request, error) {
 	r, err := readRequest(raw, ownsNothing)
 	if err == nil {
-		err = r.readContent(deprecated)
+		err = r.readContent(deprecated, conda.Images{})
 	}
 	return r, err
 }

@@ -22,6 +22,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/ratelimit"
@@ -88,6 +89,8 @@ type Settings struct {
 	// CondaLockTTL is for how long the same request stands for the same Conda packages;
 	// 0 is not at all.
 	CondaLockTTL time.Duration
+	// CondaImages are those of requests for Conda packages that name none.
+	CondaImages conda.Images
 	// LayerStore is how many bytes of layers are kept; 0 is no bound.
 	LayerStore int64
 	// TokenMemory is how many bytes of tokens Redis is given; 0 is no bound.

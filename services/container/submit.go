@@ -88,7 +88,7 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	if err != nil {
 		return submission{}, err
 	}
-	if err := r.readContent(deprecated); err != nil {
+	if err := r.readContent(deprecated, s.deps.CondaImages); err != nil {
 		return submission{}, err
 	}
 	data, err := s.checkLayers(ctx, r, who)

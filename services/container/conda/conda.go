@@ -6,6 +6,7 @@
 package conda
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,12 +19,29 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// What a request leaves open.
-const (
-	defaultMambaImage   = "mambaorg/micromamba:2-amazon2023"
-	defaultBaseImage    = "ubuntu:24.04"
-	defaultBasePackages = "conda-forge::procps-ng"
-)
+const defaultBasePackages = "conda-forge::procps-ng"
+
+// Images are those of requests that name none.
+type Images struct {
+	// Mamba has micromamba, which installs packages in steps; "" is
+	// mambaorg/micromamba:2-amazon2023.
+	Mamba string
+	// Base is what the packages are put on; "" is ubuntu:24.04.
+	Base string
+}
+
+// Qualified are the full names of the images; fault.Invalid for one that is malformed.
+func (i Images) Qualified() (Images, error) {
+	mamba, err := oci.ParseReference(cmp.Or(i.Mamba, "mambaorg/micromamba:2-amazon2023"))
+	if err != nil {
+		return i, fault.In("conda_mamba_image", err)
+	}
+	base, err := oci.ParseReference(cmp.Or(i.Base, "ubuntu:24.04"))
+	if err != nil {
+		return i, fault.In("conda_base_image", err)
+	}
+	return Images{Mamba: mamba.String(), Base: base.String()}, nil
+}
 
 func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
 
@@ -42,14 +60,14 @@ type Recipe struct {
 }
 
 // Read checks packages of type CONDA. environment is their environment file, decoded;
-// "" where they list entries. fault.Invalid, naming the field, for what is malformed.
-func Read(p *containerv1.Packages, environment string) (Recipe, error) {
+// "" where they list entries. usual are the images where they name none. fault.Invalid, naming the field, for what is malformed.
+func Read(p *containerv1.Packages, environment string, usual Images) (Recipe, error) {
 	for i, c := range p.GetChannels() {
 		if err := nouns.CheckChannel(c); err != nil {
 			return Recipe{}, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
 		}
 	}
-	r, err := withOptions(p.GetCondaOpts())
+	r, err := withOptions(p.GetCondaOpts(), usual)
 	if err != nil {
 		return r, err
 	}
@@ -62,8 +80,8 @@ func Read(p *containerv1.Packages, environment string) (Recipe, error) {
 
 // ReadFile checks an environment file that stands alone, as condaFile. fault.Invalid,
 // naming the field, for what is malformed.
-func ReadFile(text string) (Recipe, error) {
-	r, err := withOptions(nil)
+func ReadFile(text string, usual Images) (Recipe, error) {
+	r, err := withOptions(nil, usual)
 	if err != nil {
 		return r, err
 	}
@@ -72,7 +90,7 @@ func ReadFile(text string) (Recipe, error) {
 }
 
 // withOptions checks the options, and fills in the defaults.
-func withOptions(o *containerv1.CondaOptions) (Recipe, error) {
+func withOptions(o *containerv1.CondaOptions, usual Images) (Recipe, error) {
 	r := Recipe{commands: o.GetCommands()}
 	packages := defaultBasePackages
 	if o != nil && o.BasePackages != nil {
@@ -84,11 +102,14 @@ func withOptions(o *containerv1.CondaOptions) (Recipe, error) {
 			return r, fault.In("packages.condaOpts.basePackages", err)
 		}
 	}
-	var err error
-	if r.mambaImage, err = imageName(o.GetMambaImage(), defaultMambaImage); err != nil {
+	usual, err := usual.Qualified()
+	if err != nil {
+		return r, err
+	}
+	if r.mambaImage, err = imageName(o.GetMambaImage(), usual.Mamba); err != nil {
 		return r, fault.In("packages.condaOpts.mambaImage", err)
 	}
-	if r.baseImage, err = imageName(o.GetBaseImage(), defaultBaseImage); err != nil {
+	if r.baseImage, err = imageName(o.GetBaseImage(), usual.Base); err != nil {
 		return r, fault.In("packages.condaOpts.baseImage", err)
 	}
 	for i, line := range r.commands {

@@ -34,9 +34,9 @@ func fileOf(r Recipe, path string) string {
 // read reads packages, or a file alone where there are none.
 func read(p *containerv1.Packages, file string) (Recipe, error) {
 	if p == nil {
-		return ReadFile(file)
+		return ReadFile(file, Images{})
 	}
-	return Read(p, file)
+	return Read(p, file, Images{})
 }
 
 func TestRecipe(t *testing.T) {
@@ -96,15 +96,18 @@ ENV PATH=/opt/conda/bin:$PATH
 		opts        *containerv1.CondaOptions
 		mamba, base string
 		more        string
+		usual       Images
 	}{
-		{"defaults", nil, "docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", ""},
-		{"images", &containerv1.CondaOptions{MambaImage: "h:5000/m", BaseImage: "build"}, "h:5000/m:latest", "docker.io/library/build:latest", ""},
+		{"the operator's", nil, "h:5000/m:2", "docker.io/library/debian:12", "", Images{"h:5000/m:2", "debian:12"}},
+		{"the request's", &containerv1.CondaOptions{BaseImage: "alpine"}, "h:5000/m:2", "docker.io/library/alpine:latest", "", Images{Mamba: "h:5000/m:2", Base: "debian:12"}},
+		{"defaults", nil, "docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "", Images{}},
+		{"images", &containerv1.CondaOptions{MambaImage: "h:5000/m", BaseImage: "build"}, "h:5000/m:latest", "docker.io/library/build:latest", "", Images{}},
 		{"commands", &containerv1.CondaOptions{Commands: []string{"USER 1", "COPY --from=docker.io/library/c:1 /a /b"}},
-			"docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "USER 1\nCOPY --from=docker.io/library/c:1 /a /b\n"},
+			"docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "USER 1\nCOPY --from=docker.io/library/c:1 /a /b\n", Images{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Read(options(tc.opts), "")
+			r, err := Read(options(tc.opts), "", tc.usual)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +162,7 @@ func FuzzEntries(f *testing.F) {
 	f.Fuzz(func(t *testing.T, entry, channel string) {
 		p := entries(entry)
 		p.Channels = []string{channel}
-		r, err := Read(p, "")
+		r, err := Read(p, "", Images{})
 		if err != nil || r.LockURL != "" {
 			return
 		}
@@ -182,4 +185,14 @@ func FuzzEntries(f *testing.F) {
 			t.Errorf("%q is in the Dockerfile", entry)
 		}
 	})
+}
+
+// TestImages: a setting that is no image is refused by its name.
+func TestImages(t *testing.T) {
+	t.Parallel()
+	for want, i := range map[string]Images{"conda_mamba_image: ": {Mamba: "A b"}, "conda_base_image: ": {Base: "https://x"}} {
+		if _, err := i.Qualified(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
 }

@@ -106,6 +106,8 @@ type Config struct {
 
 	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" default:"https://conda.anaconda.org" help:"Where Conda channels are that are given by a name."`
 	CondaChannels     []string      `key:"conda_channels" help:"Conda channels that are elsewhere: NAME=URL, several with commas; a name that comes again has a mirror. A private address needs egress_allow."`
+	CondaBaseImage    string        `key:"conda_base_image" help:"Image that Conda packages are put on where a request names none, e.g. of a registry that this service can reach. \"\": docker.io/library/ubuntu:24.04."`
+	CondaMambaImage   string        `key:"conda_mamba_image" help:"Image with micromamba, for Conda packages that are installed in steps, where a request names none. \"\": docker.io/mambaorg/micromamba:2-amazon2023."`
 	CondaRefresh      time.Duration `key:"conda_refresh" default:"30m" help:"How long the list of packages of a Conda channel is used before the channel is asked again, in the background; a channel may say longer."`
 	CondaIndexSize    Bytes         `key:"conda_index_size" default:"10GiB" help:"Disk space in data_dir for the lists of packages of Conda channels; beyond it those go that were used longest ago. 0: no limit."`
 	CondaLayers       Bytes         `key:"conda_layers" default:"20GiB" help:"Disk space in data_dir for the layers that a worker has made of Conda packages; beyond it those go that were used longest ago. 0: no limit."`
