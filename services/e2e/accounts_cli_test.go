@@ -217,8 +217,12 @@ func (u *person) manageTokens(p *program) {
 func (u *person) manageCredentials(p *program, up *testkit.Registry, image string) {
 	t := u.t
 	t.Helper()
-	id := u.give("wrong", "credentials add up --registry "+up.Host+" -u "+testkit.User+" --password-stdin --workspace lab/rnaseq")
-	u.refused("credentials add up --workspace lab/rnaseq -u x --password-file "+writeFile(t, "p", "x"), "already")
+	add := "credentials add up --registry " + up.Host + " -u " + testkit.User + " --password-stdin --workspace lab/rnaseq"
+	if _, errs, err := u.try("wrong", strings.Fields(add)...); err == nil || !strings.Contains(errs, "refuses the user name or the password") {
+		t.Errorf("a wrong password is kept: %v %s", err, errs)
+	}
+	id := u.give("wrong", add+" --no-verify")
+	u.refused("credentials add up --workspace lab/rnaseq -u x --no-verify --password-file "+writeFile(t, "p", "x"), "already")
 	term := inTerminal(t, u.command("credentials", "update", "up", "--password", "--workspace", "lab/rnaseq"))
 	term.answer("Password (it is not shown): ", testkit.Password)
 	if screen, err := term.end(); err != nil || strings.Contains(screen, testkit.Password) {
