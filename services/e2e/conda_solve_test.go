@@ -90,7 +90,7 @@ func repaired(t *testing.T, p *program) {
 // nothing queued.
 func refusedAtOnce(t *testing.T, p *program) {
 	t.Helper()
-	_, errs, err := p.slipway("conda", "python=3.14", "numpy=1.26", "-c", "conda-forge")
+	_, errs, err := p.slipway("conda", "python=3.14", "numpy=1.26", "-c", "conda-forge", "--base-packages=")
 	if err == nil || !strings.Contains(errs, "numpy") || !strings.Contains(errs, "\nWhat would work:\n") {
 		t.Errorf("an image of what cannot be: %s %v", errs, err)
 	}
