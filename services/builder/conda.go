@@ -48,7 +48,7 @@ type Conda struct {
 
 // NewConda makes the engine; where it cannot keep layers it says so when it is asked.
 func NewConda(o CondaOptions) *Conda {
-	c := &Conda{o: o, client: &http.Client{Transport: upstream.NewTransport(o.Egress), CheckRedirect: follows}}
+	c := &Conda{o: o, client: &http.Client{Transport: upstream.NewTransport(o.Egress), CheckRedirect: upstream.CheckRedirect}}
 	err := os.RemoveAll(c.scratch()) // of a process that was killed
 	if err == nil {
 		err = os.MkdirAll(c.scratch(), 0o700)

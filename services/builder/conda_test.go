@@ -263,7 +263,8 @@ func TestPrivateChannel(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		}
-		return false
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound) // the same host, another port
+		return true
 	}
 	host := strings.TrimPrefix(b.channel.URL, "http://")
 	b.room.logins[host] = testkit.Password

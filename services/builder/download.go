@@ -11,7 +11,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -19,7 +18,7 @@ import (
 // that may be reached.
 func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
 	transport := upstream.NewTransport(w.egress)
-	c := &http.Client{Transport: transport, CheckRedirect: follows}
+	c := &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, &Failure{Build, what + " has a malformed address", err}
@@ -37,20 +36,6 @@ func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, e
 		return nil, &Failure{Build, fmt.Sprintf("%s could not be fetched: %s answered %d", what, req.URL.Host, resp.StatusCode), nil}
 	}
 	return &fetched{resp.Body, transport}, nil
-}
-
-// follows says whether a redirect may be followed.
-func follows(req *http.Request, via []*http.Request) error {
-	req.Header.Del("Referer") // the address that led here may hold a token
-	switch {
-	case len(via) > limits.Redirects:
-		return errors.New("there are too many redirects")
-	case via[0].URL.Scheme == "https" && req.URL.Scheme != "https":
-		return errors.New("https does not lead to http")
-	case req.URL.User != nil:
-		return errors.New("it redirects to a URL that holds a login")
-	}
-	return nil
 }
 
 // fetched is a body whose connections end with it.

@@ -15,6 +15,7 @@ import (
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/upstream"
 )
 
 // Access is how a channel is asked: in whose name, and with which login. What one
@@ -36,23 +37,7 @@ func (Access) String() string { return "[redacted]" }
 // NewClient is a client for channels: it follows redirects as far as they are safe. The
 // transport keeps the rules of egress.
 func NewClient(transport http.RoundTripper) *http.Client {
-	return &http.Client{Transport: transport, CheckRedirect: func(req *http.Request, via []*http.Request) error {
-		// The address that led here may hold a token.
-		req.Header.Del("Referer")
-		if req.URL.Host != via[0].URL.Host {
-			// Elsewhere is also another port, and a name below this one.
-			req.Header.Del("Authorization")
-		}
-		switch {
-		case len(via) > limits.Redirects:
-			return errors.New("there are too many redirects")
-		case req.URL.Scheme != "https" && via[0].URL.Scheme == "https":
-			return errors.New("https does not lead to http")
-		case req.URL.User != nil:
-			return errors.New("it redirects to a URL that holds a login")
-		}
-		return nil
-	}}
+	return &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
 }
 
 // errAbsent says that a channel does not have a file.

@@ -105,9 +105,15 @@ func isNumber(label string) bool {
 	return label != "" && (digits || hex)
 }
 
-// checkRedirect is http.Client.CheckRedirect of clients that go along by
-// themselves: few hops, never from https to http, and no login in an address.
-func checkRedirect(req *http.Request, via []*http.Request) error {
+// CheckRedirect is http.Client.CheckRedirect of clients that go along by
+// themselves: few hops, never from https to http, and no login in an address. The
+// address that led here may hold a token, and stays unsaid; a login is for the host that
+// was asked, of which another port, or a name below it, is no part.
+func CheckRedirect(req *http.Request, via []*http.Request) error {
+	req.Header.Del("Referer")
+	if req.URL.Host != via[0].URL.Host {
+		req.Header.Del("Authorization")
+	}
 	switch {
 	case len(via) > limits.Redirects:
 		return errors.New("there are too many redirects")
