@@ -120,14 +120,18 @@ func (c *Conda) lock(job Job) ([]conda.Record, error) {
 	if err := json.Unmarshal([]byte(job.Lock), &records); err != nil {
 		return nil, fmt.Errorf("reading the lock: %w", err)
 	}
-	total := int64(0)
+	left := c.o.Disk
 	for _, r := range records {
-		total += r.Size
-	}
-	if c.o.Disk > 0 && total > c.o.Disk {
-		return nil, &Failure{Reason: Build, Message: fmt.Sprintf("The packages have %d bytes; this service takes %d (its operator's setting build_disk)", total, c.o.Disk)}
+		if c.o.Disk > 0 && r.Size > left {
+			return nil, c.tooLarge()
+		}
+		left -= max(r.Size, 0) // what the channel does not say is seen when it comes
 	}
 	return records, nil
+}
+
+func (c *Conda) tooLarge() error {
+	return &Failure{Reason: Build, Message: fmt.Sprintf("The packages are larger than %d bytes together, which is what this service takes (its operator's setting build_disk)", c.o.Disk)}
 }
 
 // prune keeps the folder within its size.

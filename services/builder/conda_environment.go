@@ -49,8 +49,8 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	defer stop(nil)
 	m := e.maker(stop)
 	packages, err := m.Packages(ctx, e.records)
-	if needs := new(StepsNeeded); errors.As(context.Cause(ctx), &needs) {
-		return "", needs
+	if cause := context.Cause(ctx); errors.As(cause, new(*Failure)) { // what the maker has seen
+		return "", cause
 	}
 	if err != nil {
 		return "", blamed(err)
@@ -85,7 +85,11 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	var came atomic.Int64
 	made, missing := 0, 0
 	return &layering.Maker{
-		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Dir: e.scratch(), Progress: func(n int64) { came.Add(n) }},
+		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Dir: e.scratch(), Progress: func(n int64) {
+			if came.Add(n) > e.o.Disk && e.o.Disk > 0 {
+				stop(e.tooLarge())
+			}
+		}},
 		Store: e.store, Scope: e.scope(), Scratch: e.scratch(),
 		Known: func(there, n int) {
 			missing = n

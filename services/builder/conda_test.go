@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -86,12 +87,19 @@ func newBench(t *testing.T) *bench {
 // engine makes one that keeps layers in dir.
 func (b *bench) engine(dir string) *builder.Conda {
 	b.t.Helper()
+	return b.engineWith(builder.CondaOptions{Dir: dir, Keep: 1 << 30})
+}
+
+// engineWith makes one with settings.
+func (b *bench) engineWith(o builder.CondaOptions) *builder.Conda {
+	b.t.Helper()
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	client := upstream.New(upstream.Options{Egress: egress, Plain: []string{b.images.Host}, Metrics: prometheus.NewRegistry()})
-	c := builder.NewConda(builder.CondaOptions{RegistryDeps: builder.RegistryDeps{Work: b.room.client, Egress: egress, Registries: client}, Dir: dir, Keep: 1 << 30})
+	o.RegistryDeps = builder.RegistryDeps{Work: b.room.client, Egress: egress, Registries: client}
+	c := builder.NewConda(o)
 	if c.Problem() != "" {
 		b.t.Fatal(c.Problem())
 	}
@@ -291,5 +299,23 @@ func TestPrivateChannel(t *testing.T) {
 	}
 	if _, err := engine.Build(t.Context(), b.job(lock), &lines{}); err == nil {
 		t.Error("somebody without a login gets the layers of somebody with one")
+	}
+}
+
+// TestCondaDisk: packages are held to build_disk by what their channel says of them, and
+// by what comes where it says nothing.
+func TestCondaDisk(t *testing.T) {
+	t.Parallel()
+	for name, sizes := range map[string][2]int64{"said": {800, 800}, "beyond numbers": {1, math.MaxInt64}, "less than nothing": {math.MinInt64, 2000}, "unsaid": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			lock := b.curl()
+			lock[0].Size, lock[1].Size = sizes[0], sizes[1]
+			_, err := b.engineWith(builder.CondaOptions{Dir: t.TempDir(), Disk: 1000}).Build(t.Context(), b.job(lock), &lines{})
+			if f := new(builder.Failure); !errors.As(err, &f) || !strings.Contains(f.Message, "build_disk") {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }
