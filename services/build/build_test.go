@@ -373,6 +373,68 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// TestCancelWhileItIsTaken cancels a build at the moment in which a worker takes it: it
+// is cancelled, and its worker is told so that it believes it.
+func TestCancelWhileItIsTaken(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	r := p.replica(t, 100)
+	told, err := p.bus.SubscribeSync(buildbus.Cancel("*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newWorker(t, p.bus, 1)
+	for i := range 30 {
+		id := r.submit(t, p.request(fmt.Sprint("unwanted", i), "", nil)).GetBuildId()
+		var both sync.WaitGroup
+		var job *buildv1.TakeJobResponse
+		both.Go(func() {
+			for range i % 5 { // at another moment of the cancelling each time
+				_, _ = r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id})
+			}
+			job, _ = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: id, Delivery: 1, Worker: "test"}) // too late, or not
+		})
+		both.Go(func() {
+			if _, err := r.CancelBuild(t.Context(), &buildv1.CancelBuildRequest{BuildId: id}); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+		m, err := told.NextMsg(time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job != nil && string(m.Data) != hashOf(job.GetTicket()) {
+			t.Errorf("build %d: its worker does not believe %q", i, m.Data)
+		}
+		if got := r.state(t, id); got.GetReason() != "cancelled" {
+			t.Errorf("build %d is %v", i, got)
+		}
+	}
+}
+
+// TestJobsInHandStay ends a build while its worker has another: that one's job would
+// come again if the worker were lost.
+func TestJobsInHandStay(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	r := p.replica(t, 100)
+	w := newWorker(t, p.bus, 3)
+	r.submit(t, p.request("one", "", nil))
+	r.submit(t, p.request("other", "", nil))
+	one := w.take(t, r, 1)
+	w.take(t, r, 1)
+	one.succeed(t, "sha256:x")
+	one.ended(t, r)
+	poll(t, "the other job alone in hand", func(ctx context.Context) error {
+		info, err := w.jobs.Info(ctx)
+		if err == nil && info.NumAckPending != 1 {
+			err = fmt.Errorf("%d jobs are in hand", info.NumAckPending)
+		}
+		return err
+	})
+}
+
 func TestQueuePositionsAndUnknownBuilds(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

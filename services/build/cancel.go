@@ -21,13 +21,14 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		if needed || err != nil {
 			return &buildv1.CancelBuildResponse{}, err
 		}
-		// The worker believes who knows the hash of its ticket.
+		if err := s.failAnyway(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
+			return nil, s.deps.DB.Fault("cancelling a build", err)
+		}
+		// The worker believes who knows the hash of its ticket. No worker gets one from
+		// now on, so this is the last.
 		proof, err := s.store.ticket(ctx, rec.id)
 		if err != nil {
 			return nil, s.deps.DB.Fault("reading who works on a build", err)
-		}
-		if err := s.fail(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
-			return nil, s.deps.DB.Fault("cancelling a build", err)
 		}
 		if err := s.deps.Bus.Publish(buildbus.Cancel(rec.id), []byte(proof)); err != nil {
 			return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -99,9 +100,7 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 		if err := s.complete(ctx, rec, r); err != nil {
 			return err
 		}
-		c := capabilityOf(rec)
-		err := errors.Join(s.purge(ctx, buildbus.LogStream, buildbus.Log(rec.id)), s.purge(ctx, buildbus.JobStream, buildbus.Job(c.engine, c.architecture, rec.id)))
-		if err != nil {
+		if err := errors.Join(s.removeLog(ctx, rec), s.removeJob(ctx, rec)); err != nil {
 			s.troubled(ctx, "What a build left on the bus was not removed", err)
 		}
 	}
@@ -122,13 +121,32 @@ func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) e
 	return nil
 }
 
-// purge takes everything on a subject from a stream.
-func (s *Service) purge(ctx context.Context, stream, subject string) error {
-	str, err := s.bus.Stream(ctx, stream)
+// removeLog takes a build's log from the bus.
+func (s *Service) removeLog(ctx context.Context, r record) error {
+	stream, err := s.bus.Stream(ctx, buildbus.LogStream)
 	if err != nil {
 		return err
 	}
-	return str.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(buildbus.Log(r.id)))
+}
+
+// removeJob takes a build's job from the bus. It is deleted, not purged: when a subject
+// is purged, NATS 2.9 forgets every other job that a worker has in hand, and gives it to
+// nobody once that worker is lost.
+func (s *Service) removeJob(ctx context.Context, r record) error {
+	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
+	if err != nil {
+		return err
+	}
+	c := capabilityOf(r)
+	job, err := stream.GetLastMsgForSubject(ctx, buildbus.Job(c.engine, c.architecture, r.id))
+	if err == nil {
+		err = stream.DeleteMsg(ctx, job.Sequence)
+	}
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return nil // its worker has acknowledged it
+	}
+	return err
 }
 
 func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) error {
@@ -152,11 +170,17 @@ func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) e
 	return nil
 }
 
-// fail ends a build without a worker's word.
+// fail ends a build without a worker's word, unless a worker took it after r was read.
 func (s *Service) fail(ctx context.Context, r record, reason, message string) error {
 	return s.finish(ctx, &buildv1.Result{
 		BuildId: r.id, Delivery: int32(r.delivery), Reason: reason, Message: message,
 	})
+}
+
+// failAnyway ends a build whoever has it by now.
+func (s *Service) failAnyway(ctx context.Context, r record, reason, message string) error {
+	r.delivery = math.MaxInt32
+	return s.fail(ctx, r, reason, message)
 }
 
 // observeGivenUp ends the build of a job that was delivered as often as may be, and

@@ -31,7 +31,8 @@ func (s store) byTicket(ctx context.Context, hash string) (record, error) {
 	return s.one(ctx, `ticket = $1 AND ticket <> '' AND state = 'PENDING'`, hash)
 }
 
-// ticket is the hash of the newest delivery's ticket; "" without one.
+// ticket is the hash of the newest delivery's ticket, also after the build has ended;
+// "" when nobody took it.
 func (s store) ticket(ctx context.Context, id string) (hash string, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT ticket FROM build_builds WHERE id = $1`, id).Scan(&hash)
 	return hash, err
@@ -176,11 +177,11 @@ func (s store) take(ctx context.Context, id string, delivery int64, worker, tick
 }
 
 // complete ends a build; false when it had ended, or the result is a failure of
-// a delivery that is not the newest.
+// a delivery that is not the newest. The ticket stays, and is good for nothing.
 func (s store) complete(ctx context.Context, r *buildv1.Result, now time.Time) (bool, error) {
 	return s.change(ctx, `
 		UPDATE build_builds
-		SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6, ticket = ''
+		SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6
 		WHERE id = $1 AND state = 'PENDING' AND ($3 OR delivery <= $7)`,
 		r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery())
 }

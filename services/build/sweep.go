@@ -26,7 +26,7 @@ func (s *Service) sweep(ctx context.Context) {
 	for _, r := range out {
 		switch {
 		case !r.started.IsZero() && now.After(r.deadline().Add(grace)):
-			err = s.fail(ctx, r, reasonTimeout, "The build ran out of time, and its worker is silent")
+			err = s.failAnyway(ctx, r, reasonTimeout, "The build ran out of time, and its worker is silent")
 		case now.Sub(r.published) > time.Minute:
 			err = s.republish(ctx, r)
 		}

@@ -86,9 +86,18 @@ func Redis(t testing.TB) redis.UniversalClient {
 	return client
 }
 
-// NATS is a connection to a fresh embedded NATS.
+// NATS is a connection to a fresh NATS: a process of its own with real servers, embedded
+// else.
 func NATS(t testing.TB) *nats.Conn {
 	t.Helper()
+	if Real() {
+		nc, err := bus.Connect(StartNATS(t).URL, Log(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(nc.Close)
+		return nc
+	}
 	s, err := embedded.StartNATS(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
