@@ -156,5 +156,5 @@ func (s *Service) publish(ctx context.Context, r record) error {
 	if err != nil {
 		return fmt.Errorf("publishing %s: %w", r.id, err)
 	}
-	return s.store.markPublished(ctx, r.id, s.deps.Now())
+	return s.store.markPublished(ctx, r, s.deps.Now())
 }

@@ -130,17 +130,21 @@ func (s store) unfinished(ctx context.Context) (_ map[capability]unfinished, err
 	return all, rows.Err()
 }
 
-func (s store) markPublished(ctx context.Context, id string, now time.Time) error {
+// markPublished notes that the bus has a build's job, as it was read: a worker may be
+// so quick that the build waits again by now, for its next job.
+func (s store) markPublished(ctx context.Context, r record, now time.Time) error {
 	_, err := s.change(ctx, `
-		UPDATE build_builds SET published_at = $2 WHERE id = $1 AND state = 'PENDING'`, id, sqldb.Micros(now))
+		UPDATE build_builds SET published_at = $3 WHERE id = $1 AND state = 'PENDING' AND publications = $2`,
+		r.id, r.publications, sqldb.Micros(now))
 	return err
 }
 
-// unpublish lets a build wait again: its job is no longer on the bus.
-func (s store) unpublish(ctx context.Context, id string) error {
+// unpublish lets a build wait again, as it was read: its job is no longer on the bus.
+// Another replica may have done so already, and published the next.
+func (s store) unpublish(ctx context.Context, r record) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0
-		WHERE id = $1 AND state = 'PENDING'`, id)
+		WHERE id = $1 AND state = 'PENDING' AND publications = $2`, r.id, r.publications)
 	return err
 }
 

@@ -70,7 +70,7 @@ func (s *Service) republish(ctx context.Context, r record) error {
 		return err
 	}
 	s.deps.Log.WarnContext(ctx, "A job was lost; it is queued again", "build_id", r.id)
-	if err := s.store.unpublish(ctx, r.id); err != nil {
+	if err := s.store.unpublish(ctx, r); err != nil {
 		return err
 	}
 	wake(s.queued)
