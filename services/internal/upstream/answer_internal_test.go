@@ -30,7 +30,7 @@ func TestRetryAfter(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := retryAfter(&http.Response{Header: http.Header{"Retry-After": {tc.in}}})
+			got := RetryAfter(&http.Response{Header: http.Header{"Retry-After": {tc.in}}})
 			if got < tc.low || got > tc.high {
 				t.Errorf("got %s, want between %s and %s", got, tc.low, tc.high)
 			}

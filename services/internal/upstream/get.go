@@ -33,7 +33,7 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 		if try < attempts && worthRepeating(ctx, resp, err) {
 			wait := backoff(try)
 			if err == nil {
-				wait = max(wait, retryAfter(resp))
+				wait = max(wait, RetryAfter(resp))
 				drain(resp)
 			}
 			if sleep(ctx, wait) {
@@ -95,7 +95,7 @@ func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response
 		return resp, nil
 	}
 	drain(resp)
-	return nil, (&statusError{host, resp.StatusCode, retryAfter(resp)}).fault()
+	return nil, (&statusError{host, resp.StatusCode, RetryAfter(resp)}).fault()
 }
 
 func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
@@ -106,7 +106,7 @@ func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
 		return !isFinal(err) && !isTimeout(err)
 	}
 	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
-	return busy && resp.StatusCode != http.StatusNotImplemented && retryAfter(resp) <= 5*time.Second
+	return busy && resp.StatusCode != http.StatusNotImplemented && RetryAfter(resp) <= 5*time.Second
 }
 
 func backoff(try int) time.Duration {
@@ -122,8 +122,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	return retry.Sleep(ctx, d)
 }
 
-// retryAfter reads the header, in seconds or as a date; 0 when it is not there.
-func retryAfter(resp *http.Response) time.Duration {
+// RetryAfter reads the header, in seconds or as a date; 0 when it is not there.
+func RetryAfter(resp *http.Response) time.Duration {
 	v := resp.Header.Get("Retry-After")
 	if n, err := strconv.Atoi(v); err == nil {
 		return time.Duration(min(max(n, 0), 86400)) * time.Second

@@ -58,7 +58,7 @@ func (a *authorizer) fetch(ctx context.Context, r TokenRequest) (authHeader, err
 	}
 	defer drain(resp)
 	if resp.StatusCode != http.StatusOK {
-		return authHeader{}, &statusError{r.Host, resp.StatusCode, retryAfter(resp)}
+		return authHeader{}, &statusError{r.Host, resp.StatusCode, RetryAfter(resp)}
 	}
 	h, err := readToken(io.LimitReader(resp.Body, limits.TokenAnswer))
 	if err != nil {

@@ -26,6 +26,10 @@ import (
 // tries is how often a question is put that gets no answer.
 const tries = 3
 
+// patience is how long a platform that has too many requests may have us wait: the
+// client waits for its name meanwhile. Longer is said to the client.
+const patience = 3 * time.Second
+
 // answerShape bounds the JSON of another platform.
 func answerShape() bounded.Shape { return bounded.Shape{Depth: 32, Values: limits.PlatformValues} }
 
@@ -39,7 +43,7 @@ func inWorkspace(id int64) url.Values {
 	return url.Values{"workspaceId": {strconv.FormatInt(id, 10)}}
 }
 
-// get asks with an access token. fault.Unauthenticated when it is refused,
+// get asks with an access token, again where the platform is busy for a moment. fault.Unauthenticated when it is refused,
 // fault.Invalid when the address may not be reached, fault.Unavailable and
 // fault.Timeout when there is no answer.
 func (f *Service) get(ctx context.Context, endpoint, path, access string, q url.Values, answer any) error {
@@ -48,7 +52,11 @@ func (f *Service) get(ctx context.Context, endpoint, path, access string, q url.
 		if n == tries || !errors.Is(err, fault.Unavailable) {
 			return err
 		}
-		if !retry.Sleep(ctx, time.Duration(n)*100*time.Millisecond) {
+		pause := time.Duration(n) * 100 * time.Millisecond
+		if busy := (*busyError)(nil); errors.As(err, &busy) {
+			pause = max(pause, busy.after)
+		}
+		if pause > patience || !retry.Sleep(ctx, pause) {
 			return err
 		}
 	}
@@ -137,6 +145,7 @@ type request struct {
 type reply struct {
 	path    string
 	status  int
+	after   time.Duration // Retry-After; 0 without one
 	body    []byte
 	cookies []*http.Cookie
 }
@@ -164,6 +173,9 @@ func (f *Service) ask(ctx context.Context, q request, answer any) error {
 		return errStale
 	case got.status == http.StatusForbidden:
 		return fault.Unauthenticated.New("The platform "+q.endpoint+" refuses the access token, or what is asked for", got.problem())
+	case got.status == http.StatusTooManyRequests:
+		return fault.Unavailable.New("The platform "+q.endpoint+" has too many requests of this user just now; try again", &busyError{got.after}).
+			After(max(got.after, time.Second))
 	case got.status != http.StatusOK:
 		return odd(q.endpoint, got.problem())
 	}
@@ -194,11 +206,18 @@ func (f *Service) send(ctx context.Context, q request) (reply, error) {
 	if err != nil {
 		return reply{}, unreached(ctx, q.endpoint, err)
 	}
-	out := reply{path: q.path, status: resp.StatusCode, body: raw, cookies: resp.Cookies()}
+	out := reply{path: q.path, status: resp.StatusCode, after: upstream.RetryAfter(resp), body: raw, cookies: resp.Cookies()}
 	if len(raw) > limits.PlatformAnswer {
 		return reply{}, odd(q.endpoint, out.problem())
 	}
 	return out, nil
+}
+
+// busyError is a platform's 429.
+type busyError struct{ after time.Duration }
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("it answers 429, and to try again in %s", e.after)
 }
 
 // unreached says why there is no answer. What the egress rules say stands.

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -50,4 +51,41 @@ func TestForeignAnswersAreBounded(t *testing.T) {
 			t.Error("a million credentials of nothing are read")
 		}
 	})
+}
+
+// TestBusyPlatform: a platform that has too many requests is asked again when it says so,
+// unless that is long.
+func TestBusyPlatform(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, after string
+		calls       int
+		wait        time.Duration // what the client is told
+	}{
+		{"for a second", "1", 2, 0},
+		{"for a minute", "60", 1, time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			calls := 0
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if calls++; calls == 1 {
+					w.Header().Set("Retry-After", tc.after)
+					w.WriteHeader(http.StatusTooManyRequests)
+					return
+				}
+				_, _ = io.WriteString(w, `{}`)
+			}))
+			t.Cleanup(s.Close)
+			f := &Service{client: http.DefaultClient}
+			err := f.get(t.Context(), s.URL, "/user-info", "token", nil, &struct{}{})
+			var wait time.Duration
+			if e, ok := fault.As(err); ok {
+				wait = e.RetryAfter
+			}
+			if calls != tc.calls || wait != tc.wait || (err != nil) != (wait > 0) {
+				t.Errorf("asked %d times: %v, to come again in %s", calls, err, wait)
+			}
+		})
+	}
 }
