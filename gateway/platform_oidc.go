@@ -13,13 +13,14 @@ const signInCookie = "slipway_sign_in"
 // leave sends a person to the OIDC provider.
 func (s signIn) leave(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	q := r.URL.Query()
-	resp, err := s.room.BeginSignIn(r.Context(), &platformv1.BeginSignInRequest{
-		Program: &platformv1.Program{
+	req := &platformv1.BeginSignInRequest{State: q.Get("state")}
+	if !q.Has("device") { // else the person enters a code when they come back
+		req.Program = &platformv1.Program{
 			ClientId: q.Get("client_id"), RedirectUri: q.Get("redirect_uri"),
 			CodeChallenge: q.Get("code_challenge"), CodeChallengeMethod: q.Get("code_challenge_method"),
-		},
-		State: q.Get("state"),
-	})
+		}
+	}
+	resp, err := s.room.BeginSignIn(r.Context(), req)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -32,7 +33,8 @@ func (s signIn) leave(w http.ResponseWriter, r *http.Request, _ map[string]strin
 	seeOther(w, resp.GetUrl())
 }
 
-// comeBack takes a person from the OIDC provider to the program that waits.
+// comeBack takes a person from the OIDC provider to the program that waits, or to the
+// page where they enter its code.
 func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	q := r.URL.Query()
 	cookie, err := r.Cookie(signInCookie)
@@ -50,6 +52,10 @@ func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]st
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: signInCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	if resp.GetConsent() != "" {
+		s.showDevice(w, http.StatusOK, deviceForm{Consent: resp.GetConsent(), User: resp.GetUserName()})
+		return
+	}
 	seeOther(w, resp.GetRedirectUri())
 }
 

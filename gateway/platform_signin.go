@@ -12,17 +12,20 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// signIn is the platform's way in for programs: a page on which a person shows their
+// signIn is the platform's way in for programs: pages on which a person shows their
 // token, and the token endpoint (gateway/contract/platform.md#sign-in). Forms and
 // redirects are no calls of the API, so they are handled here.
 type signIn struct {
 	mux  *runtime.ServeMux
 	room platformv1.PlatformServiceClient
-	html *template.Template
+	html *template.Template // "sign in" and "device"
 }
 
 func (s signIn) mount() (err error) {
 	if s.html, err = template.New("sign in").Parse(signInPage); err != nil {
+		return err
+	}
+	if _, err = s.html.New("device").Parse(devicePage); err != nil {
 		return err
 	}
 	for _, p := range []struct {
@@ -34,6 +37,9 @@ func (s signIn) mount() (err error) {
 		{http.MethodPost, "/oauth/authorize", s.consent},
 		{http.MethodGet, "/oauth/oidc", s.leave},
 		{http.MethodGet, "/oauth/callback", s.comeBack},
+		{http.MethodPost, "/oauth/device_authorization", s.device},
+		{http.MethodGet, "/oauth/device", s.askCode},
+		{http.MethodPost, "/oauth/device", s.allowDevice},
 		{http.MethodPost, "/oauth/access_token", s.tokens},
 	} {
 		if err := s.mux.HandlePath(p.method, p.path, p.handle); err != nil {
@@ -57,7 +63,8 @@ func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[stri
 	base := info.GetServiceInfo().GetLandingUrl()
 	writeJSON(w, map[string]any{
 		"issuer": base, "authorization_endpoint": base + "/oauth/authorize", "token_endpoint": base + "/oauth/access_token",
-		"response_types_supported": []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token"},
+		"device_authorization_endpoint": base + "/oauth/device_authorization",
+		"response_types_supported":      []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token", deviceGrant},
 		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
 	})
 }
@@ -74,25 +81,36 @@ func writeJSON(w http.ResponseWriter, v any) {
 
 // page asks for a token.
 func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	elsewhere, err := s.provider(r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	elsewhere := ""
-	if slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
-		// The cookie of the way back belongs to the platform's own address.
-		elsewhere = info.GetServiceInfo().GetLandingUrl() + "/oauth/oidc?" + r.URL.RawQuery
+	if elsewhere != "" {
+		elsewhere += "?" + r.URL.RawQuery
 	}
-	h := w.Header()
+	htmlHeaders(w.Header())
+	_ = s.html.ExecuteTemplate(w, "sign in", struct { // the client may be gone
+		url.Values
+		Elsewhere string
+	}{r.URL.Query(), elsewhere})
+}
+
+// provider is where the way to the OIDC provider begins; empty where there is none.
+func (s signIn) provider(r *http.Request) (string, error) {
+	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	if err != nil || !slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
+		return "", err
+	}
+	// The cookie of the way back belongs to the platform's own address.
+	return info.GetServiceInfo().GetLandingUrl() + "/oauth/oidc", nil
+}
+
+func htmlHeaders(h http.Header) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
-	_ = s.html.Execute(w, struct { // the client may be gone
-		url.Values
-		Elsewhere string
-	}{r.URL.Query(), elsewhere})
 }
 
 const signInPage = `<!doctype html>
@@ -162,9 +180,10 @@ func (s signIn) tokens(w http.ResponseWriter, r *http.Request, _ map[string]stri
 	resp, err := s.room.IssueTokens(r.Context(), &platformv1.IssueTokensRequest{
 		GrantType: form("grant_type"), Code: form("code"), CodeVerifier: form("code_verifier"),
 		RedirectUri: form("redirect_uri"), ClientId: form("client_id"), RefreshToken: form("refresh_token"),
+		DeviceCode: form("device_code"),
 	})
 	if err != nil {
-		s.refuse(w, r, err)
+		s.refuseTokens(w, r, err)
 		return
 	}
 	for name, value := range map[string]string{"JWT": resp.GetAccessToken(), "JWT_REFRESH_TOKEN": resp.GetRefreshToken()} {

@@ -41,7 +41,13 @@ func program() *platformv1.Program {
 // arrive begins a sign-in and lets the issuer say who it is; change may spoil it.
 func (w *world) arrive(i *testkit.Issuer, claims map[string]any) string {
 	w.t.Helper()
-	begun := must(w.client.BeginSignIn(w.t.Context(), &platformv1.BeginSignInRequest{Program: program(), State: "the program's"}))(w.t)
+	return w.arriveFor(i, program(), claims)
+}
+
+// arriveFor is arrive for a program; nil is for who enters the code of a device.
+func (w *world) arriveFor(i *testkit.Issuer, p *platformv1.Program, claims map[string]any) string {
+	w.t.Helper()
+	begun := must(w.client.BeginSignIn(w.t.Context(), &platformv1.BeginSignInRequest{Program: p, State: "the program's"}))(w.t)
 	to := must(url.Parse(begun.GetUrl()))(w.t)
 	q := to.Query()
 	if !strings.HasPrefix(begun.GetUrl(), i.URL+"/auth?") || q.Get("state") != begun.GetState() || q.Get("redirect_uri") != endpoint+"/oauth/callback" || q.Get("code_challenge_method") != "S256" {

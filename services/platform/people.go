@@ -42,6 +42,8 @@ func people() []personRule {
 			platformv1.PlatformService_CreateCode_FullMethodName,
 			platformv1.PlatformService_BeginSignIn_FullMethodName,
 			platformv1.PlatformService_FinishSignIn_FullMethodName,
+			platformv1.PlatformService_BeginDeviceSignIn_FullMethodName,
+			platformv1.PlatformService_AllowDevice_FullMethodName,
 			platformv1.PlatformService_IssueTokens_FullMethodName,
 		}},
 		{who: requirement{isOperator: true}, calls: []string{

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,7 +16,7 @@ import (
 
 func loginCommand(s *settings) *cobra.Command {
 	secret := secretFlags{what: "token"}
-	var web bool
+	var web, device bool
 	cmd := &cobra.Command{
 		Use:   "login",
 		Short: "Sign in to a server, and stay signed in",
@@ -28,10 +29,15 @@ command uses that server and that token, unless --server, --token-file or their
 variables say otherwise. A token is sent to the server it was kept for alone.
 
 Where nobody can be asked, give the server with --server and the token with
---token-stdin or --token-file. With --web a page of the server signs you in: it
-makes an access token for this machine, which is kept the same way.`,
+--token-stdin or --token-file.
+
+Two ways need no token to copy: with --web a page of the server signs you in, in a
+browser on this machine; with --device, as on a cluster's login node, you enter a
+code in a browser on any other. Either makes an access token for this machine,
+which is kept the same way. To answer nothing when asked for a token is --device.`,
 		Example: `  slipway login
   slipway login --server https://slipway.example.org --web
+  slipway login --server https://slipway.example.org --device
   slipway login --server http://localhost:9090 --token-file data/admin-token
   pass show slipway | slipway login --server https://slipway.example.org --token-stdin`,
 		Args:              exactly(0),
@@ -39,27 +45,47 @@ makes an access token for this machine, which is kept the same way.`,
 	}
 	secret.add(cmd)
 	cmd.Flags().BoolVar(&web, "web", false, "Sign in with a browser on this machine.")
+	cmd.Flags().BoolVar(&device, "device", false, "Sign in with a browser on another machine.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if web && secret.given() {
-			return usagef("--web makes a token; there is none to read")
+		if web && device {
+			return usagef("--web and --device are two ways to sign in; one is enough")
+		}
+		if (web || device) && secret.given() {
+			return usagef("--web and --device make a token; there is none to read")
 		}
 		d := newDialogue(cmd)
-		base, err := s.askServer(d, web || secret.given())
+		base, err := s.askServer(d, web || device || secret.given())
 		if err != nil {
 			return err
 		}
-		var token string
-		if web {
-			token, err = s.signInOnTheWeb(cmd, base)
-		} else {
-			token, err = secret.read(d, "Access token")
-		}
+		token, err := s.newLogin(cmd, base, d, way{web, device, secret})
 		if err != nil {
 			return err
 		}
 		return s.signIn(cmd, base, token)
 	}
 	return cmd
+}
+
+// way is how somebody signs in.
+type way struct {
+	web, device bool
+	secret      secretFlags // where neither is asked for
+}
+
+// newLogin returns the token to sign in with.
+func (s *settings) newLogin(cmd *cobra.Command, base *url.URL, d *dialogue, w way) (string, error) {
+	switch {
+	case w.web:
+		return s.signInOnTheWeb(cmd, base)
+	case w.device:
+		return s.signInElsewhere(cmd, base)
+	}
+	token, err := w.secret.read(d, "Access token, or nothing to enter a code in a browser")
+	if errors.Is(err, errNothing) && !w.secret.given() {
+		return s.signInElsewhere(cmd, base)
+	}
+	return token, err
 }
 
 // askServer returns the server to sign in to; where it is not named and somebody

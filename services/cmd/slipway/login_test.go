@@ -85,7 +85,8 @@ func TestLoginRefused(t *testing.T) {
 		{"a wrong token", "login --server " + url + " --token-file " + file, "signing in: The access token is not valid", home, 1},
 		{"nobody to ask", "login --server " + url, "--token-stdin", home, 2},
 		{"two places", "login --server " + url + " --token-stdin --token-file " + file, "one is enough", home, 2},
-		{"the web and a token", "login --web --token-stdin", "--web makes a token", home, 2},
+		{"the web and a token", "login --web --token-stdin", "--device make a token", home, 2},
+		{"two browsers", "login --web --device", "one is enough", home, 2},
 		{"no such file", "login --server " + url + " --token-file /nothing", "reading the token", home, 1},
 		{"no server", "login --server x --token-file " + file, "must be a URL", home, 2},
 	} {

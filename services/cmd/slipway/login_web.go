@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,6 +45,9 @@ func (s *settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, er
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	}.Encode()
 	cmd.PrintErrf("Open this page in a browser on this machine:\n  %s\n", page)
+	if s.remote {
+		cmd.PrintErrln("slipway: you are here over SSH; without a browser on this machine, use `slipway login --device`")
+	}
 	code, err := back.wait(ctx)
 	if err != nil {
 		return "", fmt.Errorf("waiting for the browser: %w", err)
@@ -61,19 +63,9 @@ func (s *settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, er
 
 // redeem returns the access token for a code.
 func (c *client) redeem(ctx context.Context, form url.Values) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath("/api/oauth/access_token").String(), strings.NewReader(form.Encode()))
+	res, raw, err := c.postForm(ctx, "/api/oauth/access_token", form)
 	if err != nil {
 		return "", err
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	res, err := c.http.Do(req)
-	if err != nil {
-		return "", c.unanswered(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return "", c.unanswered(err)
 	}
 	if res.StatusCode != http.StatusOK {
 		return "", refusal(res, raw)

@@ -86,9 +86,12 @@ func (d *dialogue) read(line func() (string, error)) (string, error) {
 	}
 }
 
+// errNothing is an empty line where a secret was asked for.
+var errNothing = errors.New("nothing was given")
+
 func filled(secret string) (string, error) {
 	if secret = strings.TrimRight(secret, "\r\n"); secret == "" {
-		return "", errors.New("nothing was given")
+		return "", errNothing
 	}
 	return secret, nil
 }

@@ -26,6 +26,7 @@ type settings struct {
 	workspace string // from the environment
 	timeout   time.Duration
 	dumb      bool // whether the terminal cannot go back in a line
+	remote    bool // whether the person is at another machine
 }
 
 func (s *settings) add(root *cobra.Command, env func(string) string) {
@@ -34,6 +35,7 @@ func (s *settings) add(root *cobra.Command, env func(string) string) {
 	s.workspace = strings.TrimSpace(env("SLIPWAY_WORKSPACE"))
 	s.logins = loginsPath(env)
 	s.dumb = env("TERM") == "" || env("TERM") == "dumb"
+	s.remote = env("SSH_CONNECTION") != ""
 	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
 	flags.Lookup("server").DefValue = ""
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")

@@ -20,9 +20,15 @@ const (
 	LoginWindow = time.Minute
 	// LoginsWaiting is how many logins may wait while one is compared.
 	LoginsWaiting = 16
-	// SignIns is how many sign-ins at the provider one client may begin in
-	// LoginWindow.
+	// SignIns is how many sign-ins, at the provider or with a code on another machine,
+	// one client may begin in LoginWindow.
 	SignIns = 60
+	// DeviceLife is how long a program that shows a code waits for somebody to enter it,
+	// DevicesWaiting how many wait at a time.
+	DeviceLife     = 15 * time.Minute
+	DevicesWaiting = 10_000
+	// DeviceTries is how many codes a user may enter in LoginWindow.
+	DeviceTries = 10
 	// LoginsKnown is how many clients and names are counted at a time.
 	LoginsKnown = 4096
 )
@@ -37,10 +43,15 @@ func loginRows() []Row {
 			Why:   "each costs 60 ms of CPU, on purpose; one that has passed before is not compared again",
 		},
 		{
-			What:  "sign-ins at the OpenID Connect provider",
+			What:  "sign-ins at the OpenID Connect provider, or with a code that is entered on another machine",
 			Bound: fmt.Sprintf("%d in %s per client", SignIns, LoginWindow),
 			Why:   "each writes a row and may ask the provider; many people may come from one address",
 		},
+		{
+			What: "programs that wait for their code to be entered", Bound: fmt.Sprintf("%d, each for %d minutes", DevicesWaiting, DeviceLife/time.Minute),
+			Why: "each has a row, and nobody is known yet; the fewer wait, the fewer codes there are to find",
+		},
+		{What: "codes that a user enters", Bound: fmt.Sprintf("%d in %s", DeviceTries, LoginWindow), Why: "nobody finds another's of 34 bits by trying"},
 		{What: "logins compared at a time", Bound: fmt.Sprintf("1 per process, %d wait", LoginsWaiting), Why: "guesses from many addresses take one core at most"},
 	}
 }

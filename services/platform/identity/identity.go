@@ -1,7 +1,7 @@
 // Package identity owns users, their access tokens, and how people sign in: with a
-// code for a program on their machine, or at an OIDC provider. It writes the tables
-// platform_users, platform_tokens, platform_codes, platform_sessions,
-// platform_sign_ins and platform_logins. Of a token only a hash is kept.
+// code for a program on their machine or on another, or at an OIDC provider. It writes
+// the tables platform_users, platform_tokens, platform_codes, platform_sessions,
+// platform_devices, platform_sign_ins and platform_logins. Of a token only a hash is kept.
 package identity
 
 import (
@@ -43,10 +43,10 @@ func New(d Deps) *Service {
 	return &Service{store: store{d.DB}, deps: d, oidc: newProvider(d)}
 }
 
-// Sweep removes sessions, sign-ins and codes whose time is over.
+// Sweep removes sessions, sign-ins, devices and codes whose time is over.
 func (s *Service) Sweep(ctx context.Context) error {
 	var problems []error
-	for _, table := range []string{"platform_sessions", "platform_codes", "platform_sign_ins"} {
+	for _, table := range []string{"platform_sessions", "platform_codes", "platform_devices", "platform_sign_ins"} {
 		_, err := s.deps.DB.ExecContext(ctx, `DELETE FROM `+table+` WHERE expires_at <= $1`, sqldb.Micros(s.deps.Now()))
 		problems = append(problems, err)
 	}

@@ -93,15 +93,17 @@ func (p *provider) away(cause error) error {
 }
 
 // BeginSignIn sends a person to the provider, on behalf of a program on their
-// machine.
+// machine, or of one elsewhere whose code they are about to enter.
 func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRequest) (*platformv1.BeginSignInResponse, error) {
 	for name, v := range map[string]string{"state": req.GetState(), "redirect_uri": req.GetProgram().GetRedirectUri()} {
 		if err := api.Within(name, v, 1000); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.checkProgram(req.GetProgram()); err != nil {
-		return nil, err
+	if req.GetProgram() != nil {
+		if err := s.checkProgram(req.GetProgram()); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.chargeSignIn(ctx); err != nil {
 		return nil, err
@@ -122,7 +124,8 @@ func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRe
 }
 
 // FinishSignIn takes what the provider says, and returns where the person's
-// browser brings a code to the program.
+// browser brings a code to the program. Without a program the person, who is asked for
+// the code of a device then, gets a consent.
 func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignInRequest) (*platformv1.FinishSignInResponse, error) {
 	in, err := s.store.takeSignIn(ctx, hashText(req.GetState()))
 	if err != nil && !errors.Is(err, fault.NotFound) {
@@ -141,6 +144,10 @@ func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignIn
 	}
 	if !u.Disabled.IsZero() {
 		return nil, fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
+	}
+	if in.program.GetRedirectUri() == "" {
+		text, err := s.consentOf(ctx, u)
+		return &platformv1.FinishSignInResponse{Consent: text, UserName: u.Name}, err
 	}
 	code, err := s.codeFor(ctx, tokenRecord{user: u}, in.program)
 	if err != nil {

@@ -34,7 +34,7 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 		return nil, err
 	}
 	if isJWT(req.GetAccessToken()) { // nothing that a session begets may outlive it
-		return nil, fault.Unauthenticated.Newf("Sign in with an access token of your own, as `slipway tokens create` makes it")
+		return nil, notOwn()
 	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
@@ -45,6 +45,10 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 	}
 	text, err := s.codeFor(ctx, rec, program)
 	return &platformv1.CreateCodeResponse{Code: text}, err
+}
+
+func notOwn() error {
+	return fault.Unauthenticated.Newf("Sign in with an access token of your own, as `slipway tokens create` makes it")
 }
 
 // checkProgram says whether a program may be let in at all.
@@ -102,8 +106,10 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 		v, next, err = s.redeem(ctx, req)
 	case "refresh_token":
 		v, next, err = s.refresh(ctx, req.GetRefreshToken())
+	case DeviceGrant:
+		v, next, err = s.redeemDevice(ctx, req)
 	default:
-		err = fault.Invalid.Newf("grant_type must be authorization_code or refresh_token")
+		err = fault.Invalid.Newf("grant_type must be authorization_code, refresh_token or %s", DeviceGrant)
 	}
 	if err != nil {
 		return nil, err
@@ -132,7 +138,12 @@ func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest
 		subtle.ConstantTimeCompare([]byte(challenge), []byte(c.challenge)) != 1 {
 		return session{}, token{}, fault.Invalid.New("The code is not valid: it works once, within a minute, with its own verifier, client_id and redirect_uri", err)
 	}
-	t := newToken(api.NewID())
+	return s.begin(ctx, c)
+}
+
+// begin begins the session that a code stands for.
+func (s *Service) begin(ctx context.Context, c code) (session, token, error) {
+	now, t := s.deps.Now(), newToken(api.NewID())
 	v := session{id: t.id, user: User{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
 	if err := s.store.insertSession(ctx, v); err != nil {
 		return session{}, token{}, fmt.Errorf("writing a session: %w", err)

@@ -543,7 +543,7 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\x04live\x18\x01 \x01(\bR\x04live\"E\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword2\xc4D\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword2\x9aF\n" +
 	"\x0fPlatformService\x12Z\n" +
 	"\tAuthorize\x12%.slipway.platform.v1.AuthorizeRequest\x1a&.slipway.platform.v1.AuthorizeResponse\x12i\n" +
 	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12`\n" +
@@ -551,7 +551,9 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\n" +
 	"CreateCode\x12&.slipway.platform.v1.CreateCodeRequest\x1a'.slipway.platform.v1.CreateCodeResponse\x12`\n" +
 	"\vBeginSignIn\x12'.slipway.platform.v1.BeginSignInRequest\x1a(.slipway.platform.v1.BeginSignInResponse\x12c\n" +
-	"\fFinishSignIn\x12(.slipway.platform.v1.FinishSignInRequest\x1a).slipway.platform.v1.FinishSignInResponse\x12`\n" +
+	"\fFinishSignIn\x12(.slipway.platform.v1.FinishSignInRequest\x1a).slipway.platform.v1.FinishSignInResponse\x12r\n" +
+	"\x11BeginDeviceSignIn\x12-.slipway.platform.v1.BeginDeviceSignInRequest\x1a..slipway.platform.v1.BeginDeviceSignInResponse\x12`\n" +
+	"\vAllowDevice\x12'.slipway.platform.v1.AllowDeviceRequest\x1a(.slipway.platform.v1.AllowDeviceResponse\x12`\n" +
 	"\vIssueTokens\x12'.slipway.platform.v1.IssueTokensRequest\x1a(.slipway.platform.v1.IssueTokensResponse\x12\x80\x01\n" +
 	"\x0eGetServiceInfo\x12*.slipway.platform.v1.GetServiceInfoRequest\x1a+.slipway.platform.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12t\n" +
 	"\vGetUserInfo\x12'.slipway.platform.v1.GetUserInfoRequest\x1a(.slipway.platform.v1.GetUserInfoResponse\"\x12\x82\xd3\xe4\x93\x02\f\x12\n" +
@@ -636,119 +638,123 @@ var file_slipway_platform_v1_platform_proto_goTypes = []any{
 	(*CreateCodeRequest)(nil),                // 8: slipway.platform.v1.CreateCodeRequest
 	(*BeginSignInRequest)(nil),               // 9: slipway.platform.v1.BeginSignInRequest
 	(*FinishSignInRequest)(nil),              // 10: slipway.platform.v1.FinishSignInRequest
-	(*IssueTokensRequest)(nil),               // 11: slipway.platform.v1.IssueTokensRequest
-	(*GetServiceInfoRequest)(nil),            // 12: slipway.platform.v1.GetServiceInfoRequest
-	(*GetUserInfoRequest)(nil),               // 13: slipway.platform.v1.GetUserInfoRequest
-	(*ListUserWorkspacesRequest)(nil),        // 14: slipway.platform.v1.ListUserWorkspacesRequest
-	(*ListTokensRequest)(nil),                // 15: slipway.platform.v1.ListTokensRequest
-	(*CreateTokenRequest)(nil),               // 16: slipway.platform.v1.CreateTokenRequest
-	(*DeleteTokenRequest)(nil),               // 17: slipway.platform.v1.DeleteTokenRequest
-	(*DeleteAllTokensRequest)(nil),           // 18: slipway.platform.v1.DeleteAllTokensRequest
-	(*ListOrganizationsRequest)(nil),         // 19: slipway.platform.v1.ListOrganizationsRequest
-	(*CreateOrganizationRequest)(nil),        // 20: slipway.platform.v1.CreateOrganizationRequest
-	(*DescribeOrganizationRequest)(nil),      // 21: slipway.platform.v1.DescribeOrganizationRequest
-	(*UpdateOrganizationRequest)(nil),        // 22: slipway.platform.v1.UpdateOrganizationRequest
-	(*DeleteOrganizationRequest)(nil),        // 23: slipway.platform.v1.DeleteOrganizationRequest
-	(*ValidateOrganizationNameRequest)(nil),  // 24: slipway.platform.v1.ValidateOrganizationNameRequest
-	(*ListMembersRequest)(nil),               // 25: slipway.platform.v1.ListMembersRequest
-	(*AddMemberRequest)(nil),                 // 26: slipway.platform.v1.AddMemberRequest
-	(*UpdateMemberRoleRequest)(nil),          // 27: slipway.platform.v1.UpdateMemberRoleRequest
-	(*DeleteMemberRequest)(nil),              // 28: slipway.platform.v1.DeleteMemberRequest
-	(*LeaveOrganizationRequest)(nil),         // 29: slipway.platform.v1.LeaveOrganizationRequest
-	(*ListWorkspacesRequest)(nil),            // 30: slipway.platform.v1.ListWorkspacesRequest
-	(*CreateWorkspaceRequest)(nil),           // 31: slipway.platform.v1.CreateWorkspaceRequest
-	(*DescribeWorkspaceRequest)(nil),         // 32: slipway.platform.v1.DescribeWorkspaceRequest
-	(*UpdateWorkspaceRequest)(nil),           // 33: slipway.platform.v1.UpdateWorkspaceRequest
-	(*DeleteWorkspaceRequest)(nil),           // 34: slipway.platform.v1.DeleteWorkspaceRequest
-	(*ValidateWorkspaceNameRequest)(nil),     // 35: slipway.platform.v1.ValidateWorkspaceNameRequest
-	(*ListParticipantsRequest)(nil),          // 36: slipway.platform.v1.ListParticipantsRequest
-	(*AddParticipantRequest)(nil),            // 37: slipway.platform.v1.AddParticipantRequest
-	(*UpdateParticipantRoleRequest)(nil),     // 38: slipway.platform.v1.UpdateParticipantRoleRequest
-	(*DeleteParticipantRequest)(nil),         // 39: slipway.platform.v1.DeleteParticipantRequest
-	(*ListCredentialsRequest)(nil),           // 40: slipway.platform.v1.ListCredentialsRequest
-	(*CreateCredentialsRequest)(nil),         // 41: slipway.platform.v1.CreateCredentialsRequest
-	(*DescribeCredentialsRequest)(nil),       // 42: slipway.platform.v1.DescribeCredentialsRequest
-	(*UpdateCredentialsRequest)(nil),         // 43: slipway.platform.v1.UpdateCredentialsRequest
-	(*DeleteCredentialsRequest)(nil),         // 44: slipway.platform.v1.DeleteCredentialsRequest
-	(*ValidateCredentialsNameRequest)(nil),   // 45: slipway.platform.v1.ValidateCredentialsNameRequest
-	(*GetCredentialsKeysRequest)(nil),        // 46: slipway.platform.v1.GetCredentialsKeysRequest
-	(*CreatePairingRequest)(nil),             // 47: slipway.platform.v1.CreatePairingRequest
-	(*ListComputeEnvsRequest)(nil),           // 48: slipway.platform.v1.ListComputeEnvsRequest
-	(*ListWorkflowsRequest)(nil),             // 49: slipway.platform.v1.ListWorkflowsRequest
-	(*DescribeWorkflowRequest)(nil),          // 50: slipway.platform.v1.DescribeWorkflowRequest
-	(*UpdateWorkflowRequest)(nil),            // 51: slipway.platform.v1.UpdateWorkflowRequest
-	(*DeleteWorkflowRequest)(nil),            // 52: slipway.platform.v1.DeleteWorkflowRequest
-	(*DeleteWorkflowsRequest)(nil),           // 53: slipway.platform.v1.DeleteWorkflowsRequest
-	(*CancelWorkflowRequest)(nil),            // 54: slipway.platform.v1.CancelWorkflowRequest
-	(*ValidateWorkflowNameRequest)(nil),      // 55: slipway.platform.v1.ValidateWorkflowNameRequest
-	(*GetWorkflowProgressRequest)(nil),       // 56: slipway.platform.v1.GetWorkflowProgressRequest
-	(*GetWorkflowMetricsRequest)(nil),        // 57: slipway.platform.v1.GetWorkflowMetricsRequest
-	(*GetWorkflowLaunchRequest)(nil),         // 58: slipway.platform.v1.GetWorkflowLaunchRequest
-	(*ListTasksRequest)(nil),                 // 59: slipway.platform.v1.ListTasksRequest
-	(*DescribeTaskRequest)(nil),              // 60: slipway.platform.v1.DescribeTaskRequest
-	(*CreateTraceRequest)(nil),               // 61: slipway.platform.v1.CreateTraceRequest
-	(*BeginTraceRequest)(nil),                // 62: slipway.platform.v1.BeginTraceRequest
-	(*RecordProgressRequest)(nil),            // 63: slipway.platform.v1.RecordProgressRequest
-	(*RecordHeartbeatRequest)(nil),           // 64: slipway.platform.v1.RecordHeartbeatRequest
-	(*CompleteTraceRequest)(nil),             // 65: slipway.platform.v1.CompleteTraceRequest
-	(*CreateCodeResponse)(nil),               // 66: slipway.platform.v1.CreateCodeResponse
-	(*BeginSignInResponse)(nil),              // 67: slipway.platform.v1.BeginSignInResponse
-	(*FinishSignInResponse)(nil),             // 68: slipway.platform.v1.FinishSignInResponse
-	(*IssueTokensResponse)(nil),              // 69: slipway.platform.v1.IssueTokensResponse
-	(*GetServiceInfoResponse)(nil),           // 70: slipway.platform.v1.GetServiceInfoResponse
-	(*GetUserInfoResponse)(nil),              // 71: slipway.platform.v1.GetUserInfoResponse
-	(*ListUserWorkspacesResponse)(nil),       // 72: slipway.platform.v1.ListUserWorkspacesResponse
-	(*ListTokensResponse)(nil),               // 73: slipway.platform.v1.ListTokensResponse
-	(*CreateTokenResponse)(nil),              // 74: slipway.platform.v1.CreateTokenResponse
-	(*DeleteTokenResponse)(nil),              // 75: slipway.platform.v1.DeleteTokenResponse
-	(*DeleteAllTokensResponse)(nil),          // 76: slipway.platform.v1.DeleteAllTokensResponse
-	(*ListOrganizationsResponse)(nil),        // 77: slipway.platform.v1.ListOrganizationsResponse
-	(*CreateOrganizationResponse)(nil),       // 78: slipway.platform.v1.CreateOrganizationResponse
-	(*DescribeOrganizationResponse)(nil),     // 79: slipway.platform.v1.DescribeOrganizationResponse
-	(*UpdateOrganizationResponse)(nil),       // 80: slipway.platform.v1.UpdateOrganizationResponse
-	(*DeleteOrganizationResponse)(nil),       // 81: slipway.platform.v1.DeleteOrganizationResponse
-	(*ValidateOrganizationNameResponse)(nil), // 82: slipway.platform.v1.ValidateOrganizationNameResponse
-	(*ListMembersResponse)(nil),              // 83: slipway.platform.v1.ListMembersResponse
-	(*AddMemberResponse)(nil),                // 84: slipway.platform.v1.AddMemberResponse
-	(*UpdateMemberRoleResponse)(nil),         // 85: slipway.platform.v1.UpdateMemberRoleResponse
-	(*DeleteMemberResponse)(nil),             // 86: slipway.platform.v1.DeleteMemberResponse
-	(*LeaveOrganizationResponse)(nil),        // 87: slipway.platform.v1.LeaveOrganizationResponse
-	(*ListWorkspacesResponse)(nil),           // 88: slipway.platform.v1.ListWorkspacesResponse
-	(*CreateWorkspaceResponse)(nil),          // 89: slipway.platform.v1.CreateWorkspaceResponse
-	(*DescribeWorkspaceResponse)(nil),        // 90: slipway.platform.v1.DescribeWorkspaceResponse
-	(*UpdateWorkspaceResponse)(nil),          // 91: slipway.platform.v1.UpdateWorkspaceResponse
-	(*DeleteWorkspaceResponse)(nil),          // 92: slipway.platform.v1.DeleteWorkspaceResponse
-	(*ValidateWorkspaceNameResponse)(nil),    // 93: slipway.platform.v1.ValidateWorkspaceNameResponse
-	(*ListParticipantsResponse)(nil),         // 94: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantResponse)(nil),           // 95: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleResponse)(nil),    // 96: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*DeleteParticipantResponse)(nil),        // 97: slipway.platform.v1.DeleteParticipantResponse
-	(*ListCredentialsResponse)(nil),          // 98: slipway.platform.v1.ListCredentialsResponse
-	(*CreateCredentialsResponse)(nil),        // 99: slipway.platform.v1.CreateCredentialsResponse
-	(*DescribeCredentialsResponse)(nil),      // 100: slipway.platform.v1.DescribeCredentialsResponse
-	(*UpdateCredentialsResponse)(nil),        // 101: slipway.platform.v1.UpdateCredentialsResponse
-	(*DeleteCredentialsResponse)(nil),        // 102: slipway.platform.v1.DeleteCredentialsResponse
-	(*ValidateCredentialsNameResponse)(nil),  // 103: slipway.platform.v1.ValidateCredentialsNameResponse
-	(*GetCredentialsKeysResponse)(nil),       // 104: slipway.platform.v1.GetCredentialsKeysResponse
-	(*CreatePairingResponse)(nil),            // 105: slipway.platform.v1.CreatePairingResponse
-	(*ListComputeEnvsResponse)(nil),          // 106: slipway.platform.v1.ListComputeEnvsResponse
-	(*ListWorkflowsResponse)(nil),            // 107: slipway.platform.v1.ListWorkflowsResponse
-	(*DescribeWorkflowResponse)(nil),         // 108: slipway.platform.v1.DescribeWorkflowResponse
-	(*UpdateWorkflowResponse)(nil),           // 109: slipway.platform.v1.UpdateWorkflowResponse
-	(*DeleteWorkflowResponse)(nil),           // 110: slipway.platform.v1.DeleteWorkflowResponse
-	(*DeleteWorkflowsResponse)(nil),          // 111: slipway.platform.v1.DeleteWorkflowsResponse
-	(*CancelWorkflowResponse)(nil),           // 112: slipway.platform.v1.CancelWorkflowResponse
-	(*ValidateWorkflowNameResponse)(nil),     // 113: slipway.platform.v1.ValidateWorkflowNameResponse
-	(*GetWorkflowProgressResponse)(nil),      // 114: slipway.platform.v1.GetWorkflowProgressResponse
-	(*GetWorkflowMetricsResponse)(nil),       // 115: slipway.platform.v1.GetWorkflowMetricsResponse
-	(*GetWorkflowLaunchResponse)(nil),        // 116: slipway.platform.v1.GetWorkflowLaunchResponse
-	(*ListTasksResponse)(nil),                // 117: slipway.platform.v1.ListTasksResponse
-	(*DescribeTaskResponse)(nil),             // 118: slipway.platform.v1.DescribeTaskResponse
-	(*CreateTraceResponse)(nil),              // 119: slipway.platform.v1.CreateTraceResponse
-	(*BeginTraceResponse)(nil),               // 120: slipway.platform.v1.BeginTraceResponse
-	(*RecordProgressResponse)(nil),           // 121: slipway.platform.v1.RecordProgressResponse
-	(*RecordHeartbeatResponse)(nil),          // 122: slipway.platform.v1.RecordHeartbeatResponse
-	(*CompleteTraceResponse)(nil),            // 123: slipway.platform.v1.CompleteTraceResponse
+	(*BeginDeviceSignInRequest)(nil),         // 11: slipway.platform.v1.BeginDeviceSignInRequest
+	(*AllowDeviceRequest)(nil),               // 12: slipway.platform.v1.AllowDeviceRequest
+	(*IssueTokensRequest)(nil),               // 13: slipway.platform.v1.IssueTokensRequest
+	(*GetServiceInfoRequest)(nil),            // 14: slipway.platform.v1.GetServiceInfoRequest
+	(*GetUserInfoRequest)(nil),               // 15: slipway.platform.v1.GetUserInfoRequest
+	(*ListUserWorkspacesRequest)(nil),        // 16: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListTokensRequest)(nil),                // 17: slipway.platform.v1.ListTokensRequest
+	(*CreateTokenRequest)(nil),               // 18: slipway.platform.v1.CreateTokenRequest
+	(*DeleteTokenRequest)(nil),               // 19: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteAllTokensRequest)(nil),           // 20: slipway.platform.v1.DeleteAllTokensRequest
+	(*ListOrganizationsRequest)(nil),         // 21: slipway.platform.v1.ListOrganizationsRequest
+	(*CreateOrganizationRequest)(nil),        // 22: slipway.platform.v1.CreateOrganizationRequest
+	(*DescribeOrganizationRequest)(nil),      // 23: slipway.platform.v1.DescribeOrganizationRequest
+	(*UpdateOrganizationRequest)(nil),        // 24: slipway.platform.v1.UpdateOrganizationRequest
+	(*DeleteOrganizationRequest)(nil),        // 25: slipway.platform.v1.DeleteOrganizationRequest
+	(*ValidateOrganizationNameRequest)(nil),  // 26: slipway.platform.v1.ValidateOrganizationNameRequest
+	(*ListMembersRequest)(nil),               // 27: slipway.platform.v1.ListMembersRequest
+	(*AddMemberRequest)(nil),                 // 28: slipway.platform.v1.AddMemberRequest
+	(*UpdateMemberRoleRequest)(nil),          // 29: slipway.platform.v1.UpdateMemberRoleRequest
+	(*DeleteMemberRequest)(nil),              // 30: slipway.platform.v1.DeleteMemberRequest
+	(*LeaveOrganizationRequest)(nil),         // 31: slipway.platform.v1.LeaveOrganizationRequest
+	(*ListWorkspacesRequest)(nil),            // 32: slipway.platform.v1.ListWorkspacesRequest
+	(*CreateWorkspaceRequest)(nil),           // 33: slipway.platform.v1.CreateWorkspaceRequest
+	(*DescribeWorkspaceRequest)(nil),         // 34: slipway.platform.v1.DescribeWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),           // 35: slipway.platform.v1.UpdateWorkspaceRequest
+	(*DeleteWorkspaceRequest)(nil),           // 36: slipway.platform.v1.DeleteWorkspaceRequest
+	(*ValidateWorkspaceNameRequest)(nil),     // 37: slipway.platform.v1.ValidateWorkspaceNameRequest
+	(*ListParticipantsRequest)(nil),          // 38: slipway.platform.v1.ListParticipantsRequest
+	(*AddParticipantRequest)(nil),            // 39: slipway.platform.v1.AddParticipantRequest
+	(*UpdateParticipantRoleRequest)(nil),     // 40: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*DeleteParticipantRequest)(nil),         // 41: slipway.platform.v1.DeleteParticipantRequest
+	(*ListCredentialsRequest)(nil),           // 42: slipway.platform.v1.ListCredentialsRequest
+	(*CreateCredentialsRequest)(nil),         // 43: slipway.platform.v1.CreateCredentialsRequest
+	(*DescribeCredentialsRequest)(nil),       // 44: slipway.platform.v1.DescribeCredentialsRequest
+	(*UpdateCredentialsRequest)(nil),         // 45: slipway.platform.v1.UpdateCredentialsRequest
+	(*DeleteCredentialsRequest)(nil),         // 46: slipway.platform.v1.DeleteCredentialsRequest
+	(*ValidateCredentialsNameRequest)(nil),   // 47: slipway.platform.v1.ValidateCredentialsNameRequest
+	(*GetCredentialsKeysRequest)(nil),        // 48: slipway.platform.v1.GetCredentialsKeysRequest
+	(*CreatePairingRequest)(nil),             // 49: slipway.platform.v1.CreatePairingRequest
+	(*ListComputeEnvsRequest)(nil),           // 50: slipway.platform.v1.ListComputeEnvsRequest
+	(*ListWorkflowsRequest)(nil),             // 51: slipway.platform.v1.ListWorkflowsRequest
+	(*DescribeWorkflowRequest)(nil),          // 52: slipway.platform.v1.DescribeWorkflowRequest
+	(*UpdateWorkflowRequest)(nil),            // 53: slipway.platform.v1.UpdateWorkflowRequest
+	(*DeleteWorkflowRequest)(nil),            // 54: slipway.platform.v1.DeleteWorkflowRequest
+	(*DeleteWorkflowsRequest)(nil),           // 55: slipway.platform.v1.DeleteWorkflowsRequest
+	(*CancelWorkflowRequest)(nil),            // 56: slipway.platform.v1.CancelWorkflowRequest
+	(*ValidateWorkflowNameRequest)(nil),      // 57: slipway.platform.v1.ValidateWorkflowNameRequest
+	(*GetWorkflowProgressRequest)(nil),       // 58: slipway.platform.v1.GetWorkflowProgressRequest
+	(*GetWorkflowMetricsRequest)(nil),        // 59: slipway.platform.v1.GetWorkflowMetricsRequest
+	(*GetWorkflowLaunchRequest)(nil),         // 60: slipway.platform.v1.GetWorkflowLaunchRequest
+	(*ListTasksRequest)(nil),                 // 61: slipway.platform.v1.ListTasksRequest
+	(*DescribeTaskRequest)(nil),              // 62: slipway.platform.v1.DescribeTaskRequest
+	(*CreateTraceRequest)(nil),               // 63: slipway.platform.v1.CreateTraceRequest
+	(*BeginTraceRequest)(nil),                // 64: slipway.platform.v1.BeginTraceRequest
+	(*RecordProgressRequest)(nil),            // 65: slipway.platform.v1.RecordProgressRequest
+	(*RecordHeartbeatRequest)(nil),           // 66: slipway.platform.v1.RecordHeartbeatRequest
+	(*CompleteTraceRequest)(nil),             // 67: slipway.platform.v1.CompleteTraceRequest
+	(*CreateCodeResponse)(nil),               // 68: slipway.platform.v1.CreateCodeResponse
+	(*BeginSignInResponse)(nil),              // 69: slipway.platform.v1.BeginSignInResponse
+	(*FinishSignInResponse)(nil),             // 70: slipway.platform.v1.FinishSignInResponse
+	(*BeginDeviceSignInResponse)(nil),        // 71: slipway.platform.v1.BeginDeviceSignInResponse
+	(*AllowDeviceResponse)(nil),              // 72: slipway.platform.v1.AllowDeviceResponse
+	(*IssueTokensResponse)(nil),              // 73: slipway.platform.v1.IssueTokensResponse
+	(*GetServiceInfoResponse)(nil),           // 74: slipway.platform.v1.GetServiceInfoResponse
+	(*GetUserInfoResponse)(nil),              // 75: slipway.platform.v1.GetUserInfoResponse
+	(*ListUserWorkspacesResponse)(nil),       // 76: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListTokensResponse)(nil),               // 77: slipway.platform.v1.ListTokensResponse
+	(*CreateTokenResponse)(nil),              // 78: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenResponse)(nil),              // 79: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensResponse)(nil),          // 80: slipway.platform.v1.DeleteAllTokensResponse
+	(*ListOrganizationsResponse)(nil),        // 81: slipway.platform.v1.ListOrganizationsResponse
+	(*CreateOrganizationResponse)(nil),       // 82: slipway.platform.v1.CreateOrganizationResponse
+	(*DescribeOrganizationResponse)(nil),     // 83: slipway.platform.v1.DescribeOrganizationResponse
+	(*UpdateOrganizationResponse)(nil),       // 84: slipway.platform.v1.UpdateOrganizationResponse
+	(*DeleteOrganizationResponse)(nil),       // 85: slipway.platform.v1.DeleteOrganizationResponse
+	(*ValidateOrganizationNameResponse)(nil), // 86: slipway.platform.v1.ValidateOrganizationNameResponse
+	(*ListMembersResponse)(nil),              // 87: slipway.platform.v1.ListMembersResponse
+	(*AddMemberResponse)(nil),                // 88: slipway.platform.v1.AddMemberResponse
+	(*UpdateMemberRoleResponse)(nil),         // 89: slipway.platform.v1.UpdateMemberRoleResponse
+	(*DeleteMemberResponse)(nil),             // 90: slipway.platform.v1.DeleteMemberResponse
+	(*LeaveOrganizationResponse)(nil),        // 91: slipway.platform.v1.LeaveOrganizationResponse
+	(*ListWorkspacesResponse)(nil),           // 92: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 93: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 94: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 95: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 96: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 97: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 98: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 99: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 100: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 101: slipway.platform.v1.DeleteParticipantResponse
+	(*ListCredentialsResponse)(nil),          // 102: slipway.platform.v1.ListCredentialsResponse
+	(*CreateCredentialsResponse)(nil),        // 103: slipway.platform.v1.CreateCredentialsResponse
+	(*DescribeCredentialsResponse)(nil),      // 104: slipway.platform.v1.DescribeCredentialsResponse
+	(*UpdateCredentialsResponse)(nil),        // 105: slipway.platform.v1.UpdateCredentialsResponse
+	(*DeleteCredentialsResponse)(nil),        // 106: slipway.platform.v1.DeleteCredentialsResponse
+	(*ValidateCredentialsNameResponse)(nil),  // 107: slipway.platform.v1.ValidateCredentialsNameResponse
+	(*GetCredentialsKeysResponse)(nil),       // 108: slipway.platform.v1.GetCredentialsKeysResponse
+	(*CreatePairingResponse)(nil),            // 109: slipway.platform.v1.CreatePairingResponse
+	(*ListComputeEnvsResponse)(nil),          // 110: slipway.platform.v1.ListComputeEnvsResponse
+	(*ListWorkflowsResponse)(nil),            // 111: slipway.platform.v1.ListWorkflowsResponse
+	(*DescribeWorkflowResponse)(nil),         // 112: slipway.platform.v1.DescribeWorkflowResponse
+	(*UpdateWorkflowResponse)(nil),           // 113: slipway.platform.v1.UpdateWorkflowResponse
+	(*DeleteWorkflowResponse)(nil),           // 114: slipway.platform.v1.DeleteWorkflowResponse
+	(*DeleteWorkflowsResponse)(nil),          // 115: slipway.platform.v1.DeleteWorkflowsResponse
+	(*CancelWorkflowResponse)(nil),           // 116: slipway.platform.v1.CancelWorkflowResponse
+	(*ValidateWorkflowNameResponse)(nil),     // 117: slipway.platform.v1.ValidateWorkflowNameResponse
+	(*GetWorkflowProgressResponse)(nil),      // 118: slipway.platform.v1.GetWorkflowProgressResponse
+	(*GetWorkflowMetricsResponse)(nil),       // 119: slipway.platform.v1.GetWorkflowMetricsResponse
+	(*GetWorkflowLaunchResponse)(nil),        // 120: slipway.platform.v1.GetWorkflowLaunchResponse
+	(*ListTasksResponse)(nil),                // 121: slipway.platform.v1.ListTasksResponse
+	(*DescribeTaskResponse)(nil),             // 122: slipway.platform.v1.DescribeTaskResponse
+	(*CreateTraceResponse)(nil),              // 123: slipway.platform.v1.CreateTraceResponse
+	(*BeginTraceResponse)(nil),               // 124: slipway.platform.v1.BeginTraceResponse
+	(*RecordProgressResponse)(nil),           // 125: slipway.platform.v1.RecordProgressResponse
+	(*RecordHeartbeatResponse)(nil),          // 126: slipway.platform.v1.RecordHeartbeatResponse
+	(*CompleteTraceResponse)(nil),            // 127: slipway.platform.v1.CompleteTraceResponse
 }
 var file_slipway_platform_v1_platform_proto_depIdxs = []int32{
 	0,   // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
@@ -761,124 +767,128 @@ var file_slipway_platform_v1_platform_proto_depIdxs = []int32{
 	8,   // 7: slipway.platform.v1.PlatformService.CreateCode:input_type -> slipway.platform.v1.CreateCodeRequest
 	9,   // 8: slipway.platform.v1.PlatformService.BeginSignIn:input_type -> slipway.platform.v1.BeginSignInRequest
 	10,  // 9: slipway.platform.v1.PlatformService.FinishSignIn:input_type -> slipway.platform.v1.FinishSignInRequest
-	11,  // 10: slipway.platform.v1.PlatformService.IssueTokens:input_type -> slipway.platform.v1.IssueTokensRequest
-	12,  // 11: slipway.platform.v1.PlatformService.GetServiceInfo:input_type -> slipway.platform.v1.GetServiceInfoRequest
-	13,  // 12: slipway.platform.v1.PlatformService.GetUserInfo:input_type -> slipway.platform.v1.GetUserInfoRequest
-	14,  // 13: slipway.platform.v1.PlatformService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
-	15,  // 14: slipway.platform.v1.PlatformService.ListTokens:input_type -> slipway.platform.v1.ListTokensRequest
-	16,  // 15: slipway.platform.v1.PlatformService.CreateToken:input_type -> slipway.platform.v1.CreateTokenRequest
-	17,  // 16: slipway.platform.v1.PlatformService.DeleteToken:input_type -> slipway.platform.v1.DeleteTokenRequest
-	18,  // 17: slipway.platform.v1.PlatformService.DeleteAllTokens:input_type -> slipway.platform.v1.DeleteAllTokensRequest
-	19,  // 18: slipway.platform.v1.PlatformService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
-	20,  // 19: slipway.platform.v1.PlatformService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
-	21,  // 20: slipway.platform.v1.PlatformService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
-	22,  // 21: slipway.platform.v1.PlatformService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
-	23,  // 22: slipway.platform.v1.PlatformService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
-	24,  // 23: slipway.platform.v1.PlatformService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
-	25,  // 24: slipway.platform.v1.PlatformService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
-	26,  // 25: slipway.platform.v1.PlatformService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
-	27,  // 26: slipway.platform.v1.PlatformService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
-	28,  // 27: slipway.platform.v1.PlatformService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
-	29,  // 28: slipway.platform.v1.PlatformService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
-	30,  // 29: slipway.platform.v1.PlatformService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
-	31,  // 30: slipway.platform.v1.PlatformService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
-	32,  // 31: slipway.platform.v1.PlatformService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
-	33,  // 32: slipway.platform.v1.PlatformService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
-	34,  // 33: slipway.platform.v1.PlatformService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
-	35,  // 34: slipway.platform.v1.PlatformService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
-	36,  // 35: slipway.platform.v1.PlatformService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
-	37,  // 36: slipway.platform.v1.PlatformService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
-	38,  // 37: slipway.platform.v1.PlatformService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
-	39,  // 38: slipway.platform.v1.PlatformService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
-	40,  // 39: slipway.platform.v1.PlatformService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
-	41,  // 40: slipway.platform.v1.PlatformService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
-	42,  // 41: slipway.platform.v1.PlatformService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
-	43,  // 42: slipway.platform.v1.PlatformService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
-	44,  // 43: slipway.platform.v1.PlatformService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
-	45,  // 44: slipway.platform.v1.PlatformService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
-	46,  // 45: slipway.platform.v1.PlatformService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
-	47,  // 46: slipway.platform.v1.PlatformService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
-	48,  // 47: slipway.platform.v1.PlatformService.ListComputeEnvs:input_type -> slipway.platform.v1.ListComputeEnvsRequest
-	49,  // 48: slipway.platform.v1.PlatformService.ListWorkflows:input_type -> slipway.platform.v1.ListWorkflowsRequest
-	50,  // 49: slipway.platform.v1.PlatformService.DescribeWorkflow:input_type -> slipway.platform.v1.DescribeWorkflowRequest
-	51,  // 50: slipway.platform.v1.PlatformService.UpdateWorkflow:input_type -> slipway.platform.v1.UpdateWorkflowRequest
-	52,  // 51: slipway.platform.v1.PlatformService.DeleteWorkflow:input_type -> slipway.platform.v1.DeleteWorkflowRequest
-	53,  // 52: slipway.platform.v1.PlatformService.DeleteWorkflows:input_type -> slipway.platform.v1.DeleteWorkflowsRequest
-	54,  // 53: slipway.platform.v1.PlatformService.CancelWorkflow:input_type -> slipway.platform.v1.CancelWorkflowRequest
-	55,  // 54: slipway.platform.v1.PlatformService.ValidateWorkflowName:input_type -> slipway.platform.v1.ValidateWorkflowNameRequest
-	56,  // 55: slipway.platform.v1.PlatformService.GetWorkflowProgress:input_type -> slipway.platform.v1.GetWorkflowProgressRequest
-	57,  // 56: slipway.platform.v1.PlatformService.GetWorkflowMetrics:input_type -> slipway.platform.v1.GetWorkflowMetricsRequest
-	58,  // 57: slipway.platform.v1.PlatformService.GetWorkflowLaunch:input_type -> slipway.platform.v1.GetWorkflowLaunchRequest
-	59,  // 58: slipway.platform.v1.PlatformService.ListTasks:input_type -> slipway.platform.v1.ListTasksRequest
-	60,  // 59: slipway.platform.v1.PlatformService.DescribeTask:input_type -> slipway.platform.v1.DescribeTaskRequest
-	61,  // 60: slipway.platform.v1.PlatformService.CreateTrace:input_type -> slipway.platform.v1.CreateTraceRequest
-	62,  // 61: slipway.platform.v1.PlatformService.BeginTrace:input_type -> slipway.platform.v1.BeginTraceRequest
-	63,  // 62: slipway.platform.v1.PlatformService.RecordProgress:input_type -> slipway.platform.v1.RecordProgressRequest
-	64,  // 63: slipway.platform.v1.PlatformService.RecordHeartbeat:input_type -> slipway.platform.v1.RecordHeartbeatRequest
-	65,  // 64: slipway.platform.v1.PlatformService.CompleteTrace:input_type -> slipway.platform.v1.CompleteTraceRequest
-	2,   // 65: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
-	4,   // 66: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
-	6,   // 67: slipway.platform.v1.PlatformService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
-	66,  // 68: slipway.platform.v1.PlatformService.CreateCode:output_type -> slipway.platform.v1.CreateCodeResponse
-	67,  // 69: slipway.platform.v1.PlatformService.BeginSignIn:output_type -> slipway.platform.v1.BeginSignInResponse
-	68,  // 70: slipway.platform.v1.PlatformService.FinishSignIn:output_type -> slipway.platform.v1.FinishSignInResponse
-	69,  // 71: slipway.platform.v1.PlatformService.IssueTokens:output_type -> slipway.platform.v1.IssueTokensResponse
-	70,  // 72: slipway.platform.v1.PlatformService.GetServiceInfo:output_type -> slipway.platform.v1.GetServiceInfoResponse
-	71,  // 73: slipway.platform.v1.PlatformService.GetUserInfo:output_type -> slipway.platform.v1.GetUserInfoResponse
-	72,  // 74: slipway.platform.v1.PlatformService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
-	73,  // 75: slipway.platform.v1.PlatformService.ListTokens:output_type -> slipway.platform.v1.ListTokensResponse
-	74,  // 76: slipway.platform.v1.PlatformService.CreateToken:output_type -> slipway.platform.v1.CreateTokenResponse
-	75,  // 77: slipway.platform.v1.PlatformService.DeleteToken:output_type -> slipway.platform.v1.DeleteTokenResponse
-	76,  // 78: slipway.platform.v1.PlatformService.DeleteAllTokens:output_type -> slipway.platform.v1.DeleteAllTokensResponse
-	77,  // 79: slipway.platform.v1.PlatformService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
-	78,  // 80: slipway.platform.v1.PlatformService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
-	79,  // 81: slipway.platform.v1.PlatformService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
-	80,  // 82: slipway.platform.v1.PlatformService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
-	81,  // 83: slipway.platform.v1.PlatformService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
-	82,  // 84: slipway.platform.v1.PlatformService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
-	83,  // 85: slipway.platform.v1.PlatformService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
-	84,  // 86: slipway.platform.v1.PlatformService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
-	85,  // 87: slipway.platform.v1.PlatformService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
-	86,  // 88: slipway.platform.v1.PlatformService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
-	87,  // 89: slipway.platform.v1.PlatformService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
-	88,  // 90: slipway.platform.v1.PlatformService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
-	89,  // 91: slipway.platform.v1.PlatformService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
-	90,  // 92: slipway.platform.v1.PlatformService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
-	91,  // 93: slipway.platform.v1.PlatformService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
-	92,  // 94: slipway.platform.v1.PlatformService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
-	93,  // 95: slipway.platform.v1.PlatformService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
-	94,  // 96: slipway.platform.v1.PlatformService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
-	95,  // 97: slipway.platform.v1.PlatformService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
-	96,  // 98: slipway.platform.v1.PlatformService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
-	97,  // 99: slipway.platform.v1.PlatformService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
-	98,  // 100: slipway.platform.v1.PlatformService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
-	99,  // 101: slipway.platform.v1.PlatformService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
-	100, // 102: slipway.platform.v1.PlatformService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
-	101, // 103: slipway.platform.v1.PlatformService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
-	102, // 104: slipway.platform.v1.PlatformService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
-	103, // 105: slipway.platform.v1.PlatformService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
-	104, // 106: slipway.platform.v1.PlatformService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
-	105, // 107: slipway.platform.v1.PlatformService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
-	106, // 108: slipway.platform.v1.PlatformService.ListComputeEnvs:output_type -> slipway.platform.v1.ListComputeEnvsResponse
-	107, // 109: slipway.platform.v1.PlatformService.ListWorkflows:output_type -> slipway.platform.v1.ListWorkflowsResponse
-	108, // 110: slipway.platform.v1.PlatformService.DescribeWorkflow:output_type -> slipway.platform.v1.DescribeWorkflowResponse
-	109, // 111: slipway.platform.v1.PlatformService.UpdateWorkflow:output_type -> slipway.platform.v1.UpdateWorkflowResponse
-	110, // 112: slipway.platform.v1.PlatformService.DeleteWorkflow:output_type -> slipway.platform.v1.DeleteWorkflowResponse
-	111, // 113: slipway.platform.v1.PlatformService.DeleteWorkflows:output_type -> slipway.platform.v1.DeleteWorkflowsResponse
-	112, // 114: slipway.platform.v1.PlatformService.CancelWorkflow:output_type -> slipway.platform.v1.CancelWorkflowResponse
-	113, // 115: slipway.platform.v1.PlatformService.ValidateWorkflowName:output_type -> slipway.platform.v1.ValidateWorkflowNameResponse
-	114, // 116: slipway.platform.v1.PlatformService.GetWorkflowProgress:output_type -> slipway.platform.v1.GetWorkflowProgressResponse
-	115, // 117: slipway.platform.v1.PlatformService.GetWorkflowMetrics:output_type -> slipway.platform.v1.GetWorkflowMetricsResponse
-	116, // 118: slipway.platform.v1.PlatformService.GetWorkflowLaunch:output_type -> slipway.platform.v1.GetWorkflowLaunchResponse
-	117, // 119: slipway.platform.v1.PlatformService.ListTasks:output_type -> slipway.platform.v1.ListTasksResponse
-	118, // 120: slipway.platform.v1.PlatformService.DescribeTask:output_type -> slipway.platform.v1.DescribeTaskResponse
-	119, // 121: slipway.platform.v1.PlatformService.CreateTrace:output_type -> slipway.platform.v1.CreateTraceResponse
-	120, // 122: slipway.platform.v1.PlatformService.BeginTrace:output_type -> slipway.platform.v1.BeginTraceResponse
-	121, // 123: slipway.platform.v1.PlatformService.RecordProgress:output_type -> slipway.platform.v1.RecordProgressResponse
-	122, // 124: slipway.platform.v1.PlatformService.RecordHeartbeat:output_type -> slipway.platform.v1.RecordHeartbeatResponse
-	123, // 125: slipway.platform.v1.PlatformService.CompleteTrace:output_type -> slipway.platform.v1.CompleteTraceResponse
-	65,  // [65:126] is the sub-list for method output_type
-	4,   // [4:65] is the sub-list for method input_type
+	11,  // 10: slipway.platform.v1.PlatformService.BeginDeviceSignIn:input_type -> slipway.platform.v1.BeginDeviceSignInRequest
+	12,  // 11: slipway.platform.v1.PlatformService.AllowDevice:input_type -> slipway.platform.v1.AllowDeviceRequest
+	13,  // 12: slipway.platform.v1.PlatformService.IssueTokens:input_type -> slipway.platform.v1.IssueTokensRequest
+	14,  // 13: slipway.platform.v1.PlatformService.GetServiceInfo:input_type -> slipway.platform.v1.GetServiceInfoRequest
+	15,  // 14: slipway.platform.v1.PlatformService.GetUserInfo:input_type -> slipway.platform.v1.GetUserInfoRequest
+	16,  // 15: slipway.platform.v1.PlatformService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
+	17,  // 16: slipway.platform.v1.PlatformService.ListTokens:input_type -> slipway.platform.v1.ListTokensRequest
+	18,  // 17: slipway.platform.v1.PlatformService.CreateToken:input_type -> slipway.platform.v1.CreateTokenRequest
+	19,  // 18: slipway.platform.v1.PlatformService.DeleteToken:input_type -> slipway.platform.v1.DeleteTokenRequest
+	20,  // 19: slipway.platform.v1.PlatformService.DeleteAllTokens:input_type -> slipway.platform.v1.DeleteAllTokensRequest
+	21,  // 20: slipway.platform.v1.PlatformService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
+	22,  // 21: slipway.platform.v1.PlatformService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
+	23,  // 22: slipway.platform.v1.PlatformService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
+	24,  // 23: slipway.platform.v1.PlatformService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
+	25,  // 24: slipway.platform.v1.PlatformService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
+	26,  // 25: slipway.platform.v1.PlatformService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
+	27,  // 26: slipway.platform.v1.PlatformService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
+	28,  // 27: slipway.platform.v1.PlatformService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
+	29,  // 28: slipway.platform.v1.PlatformService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
+	30,  // 29: slipway.platform.v1.PlatformService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
+	31,  // 30: slipway.platform.v1.PlatformService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
+	32,  // 31: slipway.platform.v1.PlatformService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
+	33,  // 32: slipway.platform.v1.PlatformService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
+	34,  // 33: slipway.platform.v1.PlatformService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
+	35,  // 34: slipway.platform.v1.PlatformService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
+	36,  // 35: slipway.platform.v1.PlatformService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
+	37,  // 36: slipway.platform.v1.PlatformService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
+	38,  // 37: slipway.platform.v1.PlatformService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
+	39,  // 38: slipway.platform.v1.PlatformService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
+	40,  // 39: slipway.platform.v1.PlatformService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
+	41,  // 40: slipway.platform.v1.PlatformService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
+	42,  // 41: slipway.platform.v1.PlatformService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
+	43,  // 42: slipway.platform.v1.PlatformService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
+	44,  // 43: slipway.platform.v1.PlatformService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
+	45,  // 44: slipway.platform.v1.PlatformService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
+	46,  // 45: slipway.platform.v1.PlatformService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
+	47,  // 46: slipway.platform.v1.PlatformService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
+	48,  // 47: slipway.platform.v1.PlatformService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
+	49,  // 48: slipway.platform.v1.PlatformService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
+	50,  // 49: slipway.platform.v1.PlatformService.ListComputeEnvs:input_type -> slipway.platform.v1.ListComputeEnvsRequest
+	51,  // 50: slipway.platform.v1.PlatformService.ListWorkflows:input_type -> slipway.platform.v1.ListWorkflowsRequest
+	52,  // 51: slipway.platform.v1.PlatformService.DescribeWorkflow:input_type -> slipway.platform.v1.DescribeWorkflowRequest
+	53,  // 52: slipway.platform.v1.PlatformService.UpdateWorkflow:input_type -> slipway.platform.v1.UpdateWorkflowRequest
+	54,  // 53: slipway.platform.v1.PlatformService.DeleteWorkflow:input_type -> slipway.platform.v1.DeleteWorkflowRequest
+	55,  // 54: slipway.platform.v1.PlatformService.DeleteWorkflows:input_type -> slipway.platform.v1.DeleteWorkflowsRequest
+	56,  // 55: slipway.platform.v1.PlatformService.CancelWorkflow:input_type -> slipway.platform.v1.CancelWorkflowRequest
+	57,  // 56: slipway.platform.v1.PlatformService.ValidateWorkflowName:input_type -> slipway.platform.v1.ValidateWorkflowNameRequest
+	58,  // 57: slipway.platform.v1.PlatformService.GetWorkflowProgress:input_type -> slipway.platform.v1.GetWorkflowProgressRequest
+	59,  // 58: slipway.platform.v1.PlatformService.GetWorkflowMetrics:input_type -> slipway.platform.v1.GetWorkflowMetricsRequest
+	60,  // 59: slipway.platform.v1.PlatformService.GetWorkflowLaunch:input_type -> slipway.platform.v1.GetWorkflowLaunchRequest
+	61,  // 60: slipway.platform.v1.PlatformService.ListTasks:input_type -> slipway.platform.v1.ListTasksRequest
+	62,  // 61: slipway.platform.v1.PlatformService.DescribeTask:input_type -> slipway.platform.v1.DescribeTaskRequest
+	63,  // 62: slipway.platform.v1.PlatformService.CreateTrace:input_type -> slipway.platform.v1.CreateTraceRequest
+	64,  // 63: slipway.platform.v1.PlatformService.BeginTrace:input_type -> slipway.platform.v1.BeginTraceRequest
+	65,  // 64: slipway.platform.v1.PlatformService.RecordProgress:input_type -> slipway.platform.v1.RecordProgressRequest
+	66,  // 65: slipway.platform.v1.PlatformService.RecordHeartbeat:input_type -> slipway.platform.v1.RecordHeartbeatRequest
+	67,  // 66: slipway.platform.v1.PlatformService.CompleteTrace:input_type -> slipway.platform.v1.CompleteTraceRequest
+	2,   // 67: slipway.platform.v1.PlatformService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
+	4,   // 68: slipway.platform.v1.PlatformService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
+	6,   // 69: slipway.platform.v1.PlatformService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
+	68,  // 70: slipway.platform.v1.PlatformService.CreateCode:output_type -> slipway.platform.v1.CreateCodeResponse
+	69,  // 71: slipway.platform.v1.PlatformService.BeginSignIn:output_type -> slipway.platform.v1.BeginSignInResponse
+	70,  // 72: slipway.platform.v1.PlatformService.FinishSignIn:output_type -> slipway.platform.v1.FinishSignInResponse
+	71,  // 73: slipway.platform.v1.PlatformService.BeginDeviceSignIn:output_type -> slipway.platform.v1.BeginDeviceSignInResponse
+	72,  // 74: slipway.platform.v1.PlatformService.AllowDevice:output_type -> slipway.platform.v1.AllowDeviceResponse
+	73,  // 75: slipway.platform.v1.PlatformService.IssueTokens:output_type -> slipway.platform.v1.IssueTokensResponse
+	74,  // 76: slipway.platform.v1.PlatformService.GetServiceInfo:output_type -> slipway.platform.v1.GetServiceInfoResponse
+	75,  // 77: slipway.platform.v1.PlatformService.GetUserInfo:output_type -> slipway.platform.v1.GetUserInfoResponse
+	76,  // 78: slipway.platform.v1.PlatformService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	77,  // 79: slipway.platform.v1.PlatformService.ListTokens:output_type -> slipway.platform.v1.ListTokensResponse
+	78,  // 80: slipway.platform.v1.PlatformService.CreateToken:output_type -> slipway.platform.v1.CreateTokenResponse
+	79,  // 81: slipway.platform.v1.PlatformService.DeleteToken:output_type -> slipway.platform.v1.DeleteTokenResponse
+	80,  // 82: slipway.platform.v1.PlatformService.DeleteAllTokens:output_type -> slipway.platform.v1.DeleteAllTokensResponse
+	81,  // 83: slipway.platform.v1.PlatformService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	82,  // 84: slipway.platform.v1.PlatformService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	83,  // 85: slipway.platform.v1.PlatformService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	84,  // 86: slipway.platform.v1.PlatformService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	85,  // 87: slipway.platform.v1.PlatformService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	86,  // 88: slipway.platform.v1.PlatformService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	87,  // 89: slipway.platform.v1.PlatformService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	88,  // 90: slipway.platform.v1.PlatformService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	89,  // 91: slipway.platform.v1.PlatformService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	90,  // 92: slipway.platform.v1.PlatformService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	91,  // 93: slipway.platform.v1.PlatformService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	92,  // 94: slipway.platform.v1.PlatformService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	93,  // 95: slipway.platform.v1.PlatformService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	94,  // 96: slipway.platform.v1.PlatformService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	95,  // 97: slipway.platform.v1.PlatformService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	96,  // 98: slipway.platform.v1.PlatformService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	97,  // 99: slipway.platform.v1.PlatformService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	98,  // 100: slipway.platform.v1.PlatformService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	99,  // 101: slipway.platform.v1.PlatformService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	100, // 102: slipway.platform.v1.PlatformService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	101, // 103: slipway.platform.v1.PlatformService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	102, // 104: slipway.platform.v1.PlatformService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
+	103, // 105: slipway.platform.v1.PlatformService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
+	104, // 106: slipway.platform.v1.PlatformService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
+	105, // 107: slipway.platform.v1.PlatformService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
+	106, // 108: slipway.platform.v1.PlatformService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
+	107, // 109: slipway.platform.v1.PlatformService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
+	108, // 110: slipway.platform.v1.PlatformService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
+	109, // 111: slipway.platform.v1.PlatformService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
+	110, // 112: slipway.platform.v1.PlatformService.ListComputeEnvs:output_type -> slipway.platform.v1.ListComputeEnvsResponse
+	111, // 113: slipway.platform.v1.PlatformService.ListWorkflows:output_type -> slipway.platform.v1.ListWorkflowsResponse
+	112, // 114: slipway.platform.v1.PlatformService.DescribeWorkflow:output_type -> slipway.platform.v1.DescribeWorkflowResponse
+	113, // 115: slipway.platform.v1.PlatformService.UpdateWorkflow:output_type -> slipway.platform.v1.UpdateWorkflowResponse
+	114, // 116: slipway.platform.v1.PlatformService.DeleteWorkflow:output_type -> slipway.platform.v1.DeleteWorkflowResponse
+	115, // 117: slipway.platform.v1.PlatformService.DeleteWorkflows:output_type -> slipway.platform.v1.DeleteWorkflowsResponse
+	116, // 118: slipway.platform.v1.PlatformService.CancelWorkflow:output_type -> slipway.platform.v1.CancelWorkflowResponse
+	117, // 119: slipway.platform.v1.PlatformService.ValidateWorkflowName:output_type -> slipway.platform.v1.ValidateWorkflowNameResponse
+	118, // 120: slipway.platform.v1.PlatformService.GetWorkflowProgress:output_type -> slipway.platform.v1.GetWorkflowProgressResponse
+	119, // 121: slipway.platform.v1.PlatformService.GetWorkflowMetrics:output_type -> slipway.platform.v1.GetWorkflowMetricsResponse
+	120, // 122: slipway.platform.v1.PlatformService.GetWorkflowLaunch:output_type -> slipway.platform.v1.GetWorkflowLaunchResponse
+	121, // 123: slipway.platform.v1.PlatformService.ListTasks:output_type -> slipway.platform.v1.ListTasksResponse
+	122, // 124: slipway.platform.v1.PlatformService.DescribeTask:output_type -> slipway.platform.v1.DescribeTaskResponse
+	123, // 125: slipway.platform.v1.PlatformService.CreateTrace:output_type -> slipway.platform.v1.CreateTraceResponse
+	124, // 126: slipway.platform.v1.PlatformService.BeginTrace:output_type -> slipway.platform.v1.BeginTraceResponse
+	125, // 127: slipway.platform.v1.PlatformService.RecordProgress:output_type -> slipway.platform.v1.RecordProgressResponse
+	126, // 128: slipway.platform.v1.PlatformService.RecordHeartbeat:output_type -> slipway.platform.v1.RecordHeartbeatResponse
+	127, // 129: slipway.platform.v1.PlatformService.CompleteTrace:output_type -> slipway.platform.v1.CompleteTraceResponse
+	67,  // [67:130] is the sub-list for method output_type
+	4,   // [4:67] is the sub-list for method input_type
 	4,   // [4:4] is the sub-list for extension type_name
 	4,   // [4:4] is the sub-list for extension extendee
 	0,   // [0:4] is the sub-list for field type_name

@@ -28,6 +28,8 @@ const (
 	PlatformService_CreateCode_FullMethodName               = "/slipway.platform.v1.PlatformService/CreateCode"
 	PlatformService_BeginSignIn_FullMethodName              = "/slipway.platform.v1.PlatformService/BeginSignIn"
 	PlatformService_FinishSignIn_FullMethodName             = "/slipway.platform.v1.PlatformService/FinishSignIn"
+	PlatformService_BeginDeviceSignIn_FullMethodName        = "/slipway.platform.v1.PlatformService/BeginDeviceSignIn"
+	PlatformService_AllowDevice_FullMethodName              = "/slipway.platform.v1.PlatformService/AllowDevice"
 	PlatformService_IssueTokens_FullMethodName              = "/slipway.platform.v1.PlatformService/IssueTokens"
 	PlatformService_GetServiceInfo_FullMethodName           = "/slipway.platform.v1.PlatformService/GetServiceInfo"
 	PlatformService_GetUserInfo_FullMethodName              = "/slipway.platform.v1.PlatformService/GetUserInfo"
@@ -117,8 +119,16 @@ type PlatformServiceClient interface {
 	// FinishSignIn takes what the provider sent the person back with. For the
 	// gateway.
 	FinishSignIn(ctx context.Context, in *FinishSignInRequest, opts ...grpc.CallOption) (*FinishSignInResponse, error)
+	// BeginDeviceSignIn returns a code for a program to show, and one to wait with.
+	// For the gateway's device authorization endpoint.
+	BeginDeviceSignIn(ctx context.Context, in *BeginDeviceSignInRequest, opts ...grpc.CallOption) (*BeginDeviceSignInResponse, error)
+	// AllowDevice lets the program in that showed a code, as whoever presents an
+	// access token or a consent. For the gateway's page where codes are entered.
+	AllowDevice(ctx context.Context, in *AllowDeviceRequest, opts ...grpc.CallOption) (*AllowDeviceResponse, error)
 	// IssueTokens returns a short-lived access token and a refresh token in
-	// exchange for a code or a refresh token. For the gateway's token endpoint.
+	// exchange for a code or a refresh token. For a device whose code nobody has
+	// entered yet, INVALID_ARGUMENT with "oauth" in the metadata of its ErrorInfo.
+	// For the gateway's token endpoint.
 	IssueTokens(ctx context.Context, in *IssueTokensRequest, opts ...grpc.CallOption) (*IssueTokensResponse, error)
 	// GetServiceInfo returns the versions of what is running. No token is needed.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
@@ -298,6 +308,26 @@ func (c *platformServiceClient) FinishSignIn(ctx context.Context, in *FinishSign
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(FinishSignInResponse)
 	err := c.cc.Invoke(ctx, PlatformService_FinishSignIn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) BeginDeviceSignIn(ctx context.Context, in *BeginDeviceSignInRequest, opts ...grpc.CallOption) (*BeginDeviceSignInResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BeginDeviceSignInResponse)
+	err := c.cc.Invoke(ctx, PlatformService_BeginDeviceSignIn_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *platformServiceClient) AllowDevice(ctx context.Context, in *AllowDeviceRequest, opts ...grpc.CallOption) (*AllowDeviceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AllowDeviceResponse)
+	err := c.cc.Invoke(ctx, PlatformService_AllowDevice_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -886,8 +916,16 @@ type PlatformServiceServer interface {
 	// FinishSignIn takes what the provider sent the person back with. For the
 	// gateway.
 	FinishSignIn(context.Context, *FinishSignInRequest) (*FinishSignInResponse, error)
+	// BeginDeviceSignIn returns a code for a program to show, and one to wait with.
+	// For the gateway's device authorization endpoint.
+	BeginDeviceSignIn(context.Context, *BeginDeviceSignInRequest) (*BeginDeviceSignInResponse, error)
+	// AllowDevice lets the program in that showed a code, as whoever presents an
+	// access token or a consent. For the gateway's page where codes are entered.
+	AllowDevice(context.Context, *AllowDeviceRequest) (*AllowDeviceResponse, error)
 	// IssueTokens returns a short-lived access token and a refresh token in
-	// exchange for a code or a refresh token. For the gateway's token endpoint.
+	// exchange for a code or a refresh token. For a device whose code nobody has
+	// entered yet, INVALID_ARGUMENT with "oauth" in the metadata of its ErrorInfo.
+	// For the gateway's token endpoint.
 	IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error)
 	// GetServiceInfo returns the versions of what is running. No token is needed.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
@@ -1030,6 +1068,12 @@ func (UnimplementedPlatformServiceServer) BeginSignIn(context.Context, *BeginSig
 }
 func (UnimplementedPlatformServiceServer) FinishSignIn(context.Context, *FinishSignInRequest) (*FinishSignInResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FinishSignIn not implemented")
+}
+func (UnimplementedPlatformServiceServer) BeginDeviceSignIn(context.Context, *BeginDeviceSignInRequest) (*BeginDeviceSignInResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BeginDeviceSignIn not implemented")
+}
+func (UnimplementedPlatformServiceServer) AllowDevice(context.Context, *AllowDeviceRequest) (*AllowDeviceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AllowDevice not implemented")
 }
 func (UnimplementedPlatformServiceServer) IssueTokens(context.Context, *IssueTokensRequest) (*IssueTokensResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IssueTokens not implemented")
@@ -1321,6 +1365,42 @@ func _PlatformService_FinishSignIn_Handler(srv interface{}, ctx context.Context,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(PlatformServiceServer).FinishSignIn(ctx, req.(*FinishSignInRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_BeginDeviceSignIn_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BeginDeviceSignInRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).BeginDeviceSignIn(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_BeginDeviceSignIn_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).BeginDeviceSignIn(ctx, req.(*BeginDeviceSignInRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _PlatformService_AllowDevice_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AllowDeviceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PlatformServiceServer).AllowDevice(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PlatformService_AllowDevice_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PlatformServiceServer).AllowDevice(ctx, req.(*AllowDeviceRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -2345,6 +2425,14 @@ var PlatformService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FinishSignIn",
 			Handler:    _PlatformService_FinishSignIn_Handler,
+		},
+		{
+			MethodName: "BeginDeviceSignIn",
+			Handler:    _PlatformService_BeginDeviceSignIn_Handler,
+		},
+		{
+			MethodName: "AllowDevice",
+			Handler:    _PlatformService_AllowDevice_Handler,
 		},
 		{
 			MethodName: "IssueTokens",

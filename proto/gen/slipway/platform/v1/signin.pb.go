@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/signin.proto
 
-// Signing in with an authorization code, and refreshing (RFC 6749, RFC 7636,
-// RFC 8252).
+// Signing in with an authorization code, or with a code that a person enters
+// elsewhere, and refreshing (RFC 6749, RFC 7636, RFC 8252, RFC 8628).
 
 package platformv1
 
@@ -229,7 +229,7 @@ func (x *Program) GetCodeChallengeMethod() string {
 // provider.
 type BeginSignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program.
+	// The program; absent for a person who is about to enter the code of a device.
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
 	// What the program wants back with the code.
 	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
@@ -394,8 +394,12 @@ func (x *FinishSignInRequest) GetCode() string {
 // FinishSignInResponse is where the browser goes.
 type FinishSignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program's address, with a code for it. Secret.
-	RedirectUri   string `protobuf:"bytes,1,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	// The program's address, with a code for it; empty without a program. Secret.
+	RedirectUri string `protobuf:"bytes,1,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	// Without a program: what AllowDevice takes as the person's consent. Secret.
+	Consent string `protobuf:"bytes,2,opt,name=consent,proto3" json:"consent,omitempty"`
+	// Without a program: who signed in, e.g. "ada".
+	UserName      string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -437,10 +441,263 @@ func (x *FinishSignInResponse) GetRedirectUri() string {
 	return ""
 }
 
+func (x *FinishSignInResponse) GetConsent() string {
+	if x != nil {
+		return x.Consent
+	}
+	return ""
+}
+
+func (x *FinishSignInResponse) GetUserName() string {
+	if x != nil {
+		return x.UserName
+	}
+	return ""
+}
+
+// BeginDeviceSignInRequest is a program on a machine without a browser.
+type BeginDeviceSignInRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the program calls itself.
+	ClientId      string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginDeviceSignInRequest) Reset() {
+	*x = BeginDeviceSignInRequest{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginDeviceSignInRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginDeviceSignInRequest) ProtoMessage() {}
+
+func (x *BeginDeviceSignInRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginDeviceSignInRequest.ProtoReflect.Descriptor instead.
+func (*BeginDeviceSignInRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *BeginDeviceSignInRequest) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+// BeginDeviceSignInResponse is what the program shows, and what it waits with.
+type BeginDeviceSignInResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the program asks for tokens with. Secret.
+	DeviceCode string `protobuf:"bytes,1,opt,name=device_code,json=deviceCode,proto3" json:"device_code,omitempty"`
+	// What the person enters, e.g. "BDFG-HJKL".
+	UserCode string `protobuf:"bytes,2,opt,name=user_code,json=userCode,proto3" json:"user_code,omitempty"`
+	// Where the person enters it.
+	VerificationUri string `protobuf:"bytes,3,opt,name=verification_uri,json=verificationUri,proto3" json:"verification_uri,omitempty"`
+	// How long both codes work, in seconds.
+	ExpiresIn int32 `protobuf:"varint,4,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
+	// How long the program waits between two questions at least, in seconds.
+	Interval      int32 `protobuf:"varint,5,opt,name=interval,proto3" json:"interval,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BeginDeviceSignInResponse) Reset() {
+	*x = BeginDeviceSignInResponse{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BeginDeviceSignInResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BeginDeviceSignInResponse) ProtoMessage() {}
+
+func (x *BeginDeviceSignInResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BeginDeviceSignInResponse.ProtoReflect.Descriptor instead.
+func (*BeginDeviceSignInResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *BeginDeviceSignInResponse) GetDeviceCode() string {
+	if x != nil {
+		return x.DeviceCode
+	}
+	return ""
+}
+
+func (x *BeginDeviceSignInResponse) GetUserCode() string {
+	if x != nil {
+		return x.UserCode
+	}
+	return ""
+}
+
+func (x *BeginDeviceSignInResponse) GetVerificationUri() string {
+	if x != nil {
+		return x.VerificationUri
+	}
+	return ""
+}
+
+func (x *BeginDeviceSignInResponse) GetExpiresIn() int32 {
+	if x != nil {
+		return x.ExpiresIn
+	}
+	return 0
+}
+
+func (x *BeginDeviceSignInResponse) GetInterval() int32 {
+	if x != nil {
+		return x.Interval
+	}
+	return 0
+}
+
+// AllowDeviceRequest is a person's consent to the program that showed a code.
+type AllowDeviceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The code that was shown; case, spaces and hyphens do not matter.
+	UserCode string `protobuf:"bytes,1,opt,name=user_code,json=userCode,proto3" json:"user_code,omitempty"`
+	// The access token that the person presented; empty with a consent. Secret.
+	AccessToken string `protobuf:"bytes,2,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
+	// What FinishSignIn returned. Secret.
+	Consent       string `protobuf:"bytes,3,opt,name=consent,proto3" json:"consent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowDeviceRequest) Reset() {
+	*x = AllowDeviceRequest{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowDeviceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowDeviceRequest) ProtoMessage() {}
+
+func (x *AllowDeviceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowDeviceRequest.ProtoReflect.Descriptor instead.
+func (*AllowDeviceRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AllowDeviceRequest) GetUserCode() string {
+	if x != nil {
+		return x.UserCode
+	}
+	return ""
+}
+
+func (x *AllowDeviceRequest) GetAccessToken() string {
+	if x != nil {
+		return x.AccessToken
+	}
+	return ""
+}
+
+func (x *AllowDeviceRequest) GetConsent() string {
+	if x != nil {
+		return x.Consent
+	}
+	return ""
+}
+
+// AllowDeviceResponse says who was let in.
+type AllowDeviceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the program calls itself.
+	ClientId      string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AllowDeviceResponse) Reset() {
+	*x = AllowDeviceResponse{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AllowDeviceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AllowDeviceResponse) ProtoMessage() {}
+
+func (x *AllowDeviceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AllowDeviceResponse.ProtoReflect.Descriptor instead.
+func (*AllowDeviceResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AllowDeviceResponse) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
 // IssueTokensRequest is a code or a refresh token.
 type IssueTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "authorization_code" or "refresh_token".
+	// "authorization_code", "refresh_token" or
+	// "urn:ietf:params:oauth:grant-type:device_code".
 	GrantType string `protobuf:"bytes,1,opt,name=grant_type,json=grantType,proto3" json:"grant_type,omitempty"`
 	// The code.
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
@@ -451,14 +708,16 @@ type IssueTokensRequest struct {
 	// What the program calls itself.
 	ClientId string `protobuf:"bytes,5,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// The refresh token. Secret.
-	RefreshToken  string `protobuf:"bytes,6,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	RefreshToken string `protobuf:"bytes,6,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	// The device code. Secret.
+	DeviceCode    string `protobuf:"bytes,7,opt,name=device_code,json=deviceCode,proto3" json:"device_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *IssueTokensRequest) Reset() {
 	*x = IssueTokensRequest{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +729,7 @@ func (x *IssueTokensRequest) String() string {
 func (*IssueTokensRequest) ProtoMessage() {}
 
 func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +742,7 @@ func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensRequest.ProtoReflect.Descriptor instead.
 func (*IssueTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{7}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *IssueTokensRequest) GetGrantType() string {
@@ -528,6 +787,13 @@ func (x *IssueTokensRequest) GetRefreshToken() string {
 	return ""
 }
 
+func (x *IssueTokensRequest) GetDeviceCode() string {
+	if x != nil {
+		return x.DeviceCode
+	}
+	return ""
+}
+
 // IssueTokensResponse is a pair of tokens.
 type IssueTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -543,7 +809,7 @@ type IssueTokensResponse struct {
 
 func (x *IssueTokensResponse) Reset() {
 	*x = IssueTokensResponse{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +821,7 @@ func (x *IssueTokensResponse) String() string {
 func (*IssueTokensResponse) ProtoMessage() {}
 
 func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +834,7 @@ func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensResponse.ProtoReflect.Descriptor instead.
 func (*IssueTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{8}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IssueTokensResponse) GetAccessToken() string {
@@ -618,9 +884,27 @@ const file_slipway_platform_v1_signin_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\"?\n" +
 	"\x13FinishSignInRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04code\"9\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\"p\n" +
 	"\x14FinishSignInResponse\x12!\n" +
-	"\fredirect_uri\x18\x01 \x01(\tR\vredirectUri\"\xd1\x01\n" +
+	"\fredirect_uri\x18\x01 \x01(\tR\vredirectUri\x12\x18\n" +
+	"\aconsent\x18\x02 \x01(\tR\aconsent\x12\x1b\n" +
+	"\tuser_name\x18\x03 \x01(\tR\buserName\"7\n" +
+	"\x18BeginDeviceSignInRequest\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\"\xbf\x01\n" +
+	"\x19BeginDeviceSignInResponse\x12\x1f\n" +
+	"\vdevice_code\x18\x01 \x01(\tR\n" +
+	"deviceCode\x12\x1b\n" +
+	"\tuser_code\x18\x02 \x01(\tR\buserCode\x12)\n" +
+	"\x10verification_uri\x18\x03 \x01(\tR\x0fverificationUri\x12\x1d\n" +
+	"\n" +
+	"expires_in\x18\x04 \x01(\x05R\texpiresIn\x12\x1a\n" +
+	"\binterval\x18\x05 \x01(\x05R\binterval\"n\n" +
+	"\x12AllowDeviceRequest\x12\x1b\n" +
+	"\tuser_code\x18\x01 \x01(\tR\buserCode\x12!\n" +
+	"\faccess_token\x18\x02 \x01(\tR\vaccessToken\x12\x18\n" +
+	"\aconsent\x18\x03 \x01(\tR\aconsent\"2\n" +
+	"\x13AllowDeviceResponse\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\"\xf2\x01\n" +
 	"\x12IssueTokensRequest\x12\x1d\n" +
 	"\n" +
 	"grant_type\x18\x01 \x01(\tR\tgrantType\x12\x12\n" +
@@ -628,7 +912,9 @@ const file_slipway_platform_v1_signin_proto_rawDesc = "" +
 	"\rcode_verifier\x18\x03 \x01(\tR\fcodeVerifier\x12!\n" +
 	"\fredirect_uri\x18\x04 \x01(\tR\vredirectUri\x12\x1b\n" +
 	"\tclient_id\x18\x05 \x01(\tR\bclientId\x12#\n" +
-	"\rrefresh_token\x18\x06 \x01(\tR\frefreshToken\"|\n" +
+	"\rrefresh_token\x18\x06 \x01(\tR\frefreshToken\x12\x1f\n" +
+	"\vdevice_code\x18\a \x01(\tR\n" +
+	"deviceCode\"|\n" +
 	"\x13IssueTokensResponse\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12#\n" +
 	"\rrefresh_token\x18\x02 \x01(\tR\frefreshToken\x12\x1d\n" +
@@ -647,17 +933,21 @@ func file_slipway_platform_v1_signin_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_signin_proto_rawDescData
 }
 
-var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_slipway_platform_v1_signin_proto_goTypes = []any{
-	(*CreateCodeRequest)(nil),    // 0: slipway.platform.v1.CreateCodeRequest
-	(*CreateCodeResponse)(nil),   // 1: slipway.platform.v1.CreateCodeResponse
-	(*Program)(nil),              // 2: slipway.platform.v1.Program
-	(*BeginSignInRequest)(nil),   // 3: slipway.platform.v1.BeginSignInRequest
-	(*BeginSignInResponse)(nil),  // 4: slipway.platform.v1.BeginSignInResponse
-	(*FinishSignInRequest)(nil),  // 5: slipway.platform.v1.FinishSignInRequest
-	(*FinishSignInResponse)(nil), // 6: slipway.platform.v1.FinishSignInResponse
-	(*IssueTokensRequest)(nil),   // 7: slipway.platform.v1.IssueTokensRequest
-	(*IssueTokensResponse)(nil),  // 8: slipway.platform.v1.IssueTokensResponse
+	(*CreateCodeRequest)(nil),         // 0: slipway.platform.v1.CreateCodeRequest
+	(*CreateCodeResponse)(nil),        // 1: slipway.platform.v1.CreateCodeResponse
+	(*Program)(nil),                   // 2: slipway.platform.v1.Program
+	(*BeginSignInRequest)(nil),        // 3: slipway.platform.v1.BeginSignInRequest
+	(*BeginSignInResponse)(nil),       // 4: slipway.platform.v1.BeginSignInResponse
+	(*FinishSignInRequest)(nil),       // 5: slipway.platform.v1.FinishSignInRequest
+	(*FinishSignInResponse)(nil),      // 6: slipway.platform.v1.FinishSignInResponse
+	(*BeginDeviceSignInRequest)(nil),  // 7: slipway.platform.v1.BeginDeviceSignInRequest
+	(*BeginDeviceSignInResponse)(nil), // 8: slipway.platform.v1.BeginDeviceSignInResponse
+	(*AllowDeviceRequest)(nil),        // 9: slipway.platform.v1.AllowDeviceRequest
+	(*AllowDeviceResponse)(nil),       // 10: slipway.platform.v1.AllowDeviceResponse
+	(*IssueTokensRequest)(nil),        // 11: slipway.platform.v1.IssueTokensRequest
+	(*IssueTokensResponse)(nil),       // 12: slipway.platform.v1.IssueTokensResponse
 }
 var file_slipway_platform_v1_signin_proto_depIdxs = []int32{
 	2, // 0: slipway.platform.v1.BeginSignInRequest.program:type_name -> slipway.platform.v1.Program
@@ -679,7 +969,7 @@ func file_slipway_platform_v1_signin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_signin_proto_rawDesc), len(file_slipway_platform_v1_signin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,115 @@
+package gateway_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"slipway.dev/proto/gen/openapi"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+)
+
+// refusingWith is a room that refuses, with what it says to machines.
+func refusingWith(t *testing.T, code codes.Code, message string, meta map[string]string) grpc.StreamHandler {
+	t.Helper()
+	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev", Metadata: meta})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(any, grpc.ServerStream) error { return st.Err() }
+}
+
+func TestDeviceAuthorization(t *testing.T) {
+	t.Parallel()
+	got := &platformv1.BeginDeviceSignInRequest{}
+	at := servePlatform(t, "/api", byMethod(map[string]grpc.StreamHandler{
+		"BeginDeviceSignIn": answering(t, got, &platformv1.BeginDeviceSignInResponse{
+			DeviceCode: "secret", UserCode: "BDFG-HJKL", VerificationUri: "https://p/oauth/device", ExpiresIn: 900, Interval: 5,
+		}),
+		"IssueTokens": refusingWith(t, codes.InvalidArgument, "Ask again", map[string]string{"oauth": "slow_down"}),
+	}))
+	resp, body := postForm(t, at+"/oauth/device_authorization", url.Values{"client_id": {"slipway"}})
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device_authorization", resp, []byte(body))
+	if resp.StatusCode != http.StatusOK || got.GetClientId() != "slipway" || !strings.Contains(body, `"user_code":"BDFG-HJKL"`) || !strings.Contains(body, `"interval":5`) ||
+		strings.Contains(body, "complete") || resp.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("got %d %s for %v", resp.StatusCode, body, got)
+	}
+	resp, body = postForm(t, at+"/oauth/access_token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {"secret"}})
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/access_token", resp, []byte(body))
+	if want := `{"error":"slow_down","error_description":"Ask again","message":"Ask again"}`; resp.StatusCode != http.StatusBadRequest || body != want {
+		t.Errorf("who asks too early gets %d %s, want %s", resp.StatusCode, body, want)
+	}
+}
+
+func TestDevicePage(t *testing.T) {
+	t.Parallel()
+	got := &platformv1.AllowDeviceRequest{}
+	info := answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
+		ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p", AuthTypes: []string{"oidc"}},
+	})
+	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
+		"GetServiceInfo": info, "AllowDevice": answering(t, got, &platformv1.AllowDeviceResponse{ClientId: "<b>cli"}),
+	}))
+	form := url.Values{"user_code": {"BDFG-HJKL"}, "access_token": {"secret"}}
+	resp := get(t, at+"/oauth/device?user_code=BDFG-HJKL")
+	page, _ := io.ReadAll(resp.Body)
+	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/device", resp, page)
+	if !strings.Contains(string(page), `href="https://p/oauth/oidc?device=1"`) || strings.Contains(string(page), "BDFG-HJKL") ||
+		!strings.Contains(resp.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
+		t.Errorf("the page is %v %s", resp.Header, page)
+	}
+	resp, body := postForm(t, at+"/oauth/device", form)
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device", resp, []byte(body))
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "&lt;b&gt;cli</b> is signed in") || got.GetAccessToken() != "secret" || got.GetUserCode() != "BDFG-HJKL" {
+		t.Errorf("got %d %s for %v", resp.StatusCode, body, got)
+	}
+
+	at = servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{"AllowDevice": refusingWith(t, codes.Unauthenticated, "The access token is not valid", nil)}))
+	form.Set("user_code", `"><script>`)
+	resp, body = postForm(t, at+"/oauth/device", form)
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device", resp, []byte(body))
+	if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "The access token is not valid") || !strings.Contains(body, `<form`) ||
+		strings.Contains(body, "secret") || strings.Contains(body, "<script>") {
+		t.Errorf("who is refused is shown %d %s", resp.StatusCode, body)
+	}
+}
+
+// TestDeviceElsewhere goes to the OIDC provider and back, to the page.
+func TestDeviceElsewhere(t *testing.T) {
+	t.Parallel()
+	begun, got := &platformv1.BeginSignInRequest{}, &platformv1.AllowDeviceRequest{}
+	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
+		"BeginSignIn":  answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth", State: "secret"}),
+		"FinishSignIn": answering(t, &platformv1.FinishSignInRequest{}, &platformv1.FinishSignInResponse{Consent: "yes-1", UserName: "ada"}),
+		"AllowDevice":  answering(t, got, &platformv1.AllowDeviceResponse{ClientId: "cli"}),
+	}))
+	leave := visit(t, at+"/oauth/oidc?device=1", nil)
+	if leave.StatusCode != http.StatusSeeOther || begun.GetProgram() != nil {
+		t.Errorf("left with %d for %v", leave.StatusCode, begun)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/oauth/callback?state=secret&code=c", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.AddCookie(leave.Cookies()[0])
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, _ := io.ReadAll(resp.Body)
+	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/callback", resp, page)
+	if !strings.Contains(string(page), "Sign it in as ada") || !strings.Contains(string(page), `value="yes-1"`) || strings.Contains(string(page), "access_token") {
+		t.Errorf("the page is %s", page)
+	}
+	if _, body := postForm(t, at+"/oauth/device", url.Values{"user_code": {"BDFG-HJKL"}, "consent": {"yes-1"}, "user": {"ada"}}); got.GetConsent() != "yes-1" || !strings.Contains(body, "cli") {
+		t.Errorf("let in %v, %s", got, body)
+	}
+}

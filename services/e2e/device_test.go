@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestSignInOnAnotherMachine: where there is no browser the command line shows a code,
+// and waits until a person has entered it elsewhere, with a token or by their
+// organisation's provider. Ctrl-C ends the waiting at once.
+func TestSignInOnAnotherMachine(t *testing.T) {
+	t.Parallel()
+	issuer := testkit.NewIssuer(t)
+	issuer.Email = "ada@example.org"
+	address := "127.0.0.1:" + testkit.FreePort(t)
+	more := settings{
+		"master_key_file": newMasterKey(t), "platform_http_addr": address, "platform_url": "http://" + address,
+		"oidc_issuer": issuer.URL, "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
+	}
+	eachShape(t, nil, more, func(t *testing.T, p *program) {
+		token := p.newUser("ada")
+		u := newPerson(t)
+		out := u.signInElsewhere(p, func(page, code string) (*http.Response, error) {
+			if resp, err := http.PostForm(page, url.Values{"user_code": {"BBBB-BBBB"}, "access_token": {token}}); err != nil || resp.StatusCode != http.StatusBadRequest {
+				t.Errorf("another code: %v, %v", resp, err)
+			}
+			return http.PostForm(page, url.Values{"user_code": {strings.ToLower(code)}, "access_token": {token}})
+		})
+		if !strings.Contains(out, "as ada") {
+			t.Errorf("a token signs in as %s", out)
+		}
+		u.shows("whoami", "ada@example.org")
+
+		u = newPerson(t)
+		out = u.signInElsewhere(p, func(page, code string) (*http.Response, error) {
+			resp, err := followToProvider(page)
+			if err != nil {
+				return nil, err
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			consent := regexp.MustCompile(`name="consent" value="([^"]+)"`).FindSubmatch(body)
+			if err != nil || consent == nil {
+				return nil, fmt.Errorf("the page asks for no code: %s, %w", body, err)
+			}
+			return http.PostForm(page, url.Values{"user_code": {code}, "consent": {html.UnescapeString(string(consent[1]))}})
+		})
+		if !strings.Contains(out, "as ada") {
+			t.Errorf("the provider signs in as %s", out)
+		}
+
+		cmd := newPerson(t).command("login", "--device", "--server", p.url)
+		errs, err := cmd.StderrPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(errs)
+		for lines.Scan() && !strings.Contains(lines.Text(), "Ctrl-C") {
+		}
+		if err := cmd.Process.Signal(os.Interrupt); err != nil {
+			t.Fatal(err)
+		}
+		rest, _ := io.ReadAll(errs)
+		if err := cmd.Wait(); err == nil || !strings.Contains(string(rest), "interrupted") {
+			t.Errorf("after Ctrl-C: %v %s", err, rest)
+		}
+	})
+}
+
+// signInElsewhere signs in with --device, and has the code entered on its page.
+func (u *person) signInElsewhere(p *program, browse func(page, code string) (*http.Response, error)) string {
+	u.t.Helper()
+	cmd := u.command("login", "--device", "--server", p.url)
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	errs, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	lines := bufio.NewScanner(errs)
+	page, code := "", ""
+	for code == "" && lines.Scan() {
+		if page == "" {
+			page = regexp.MustCompile(`https?://\S+`).FindString(lines.Text())
+		}
+		code = regexp.MustCompile(`^  ([A-Z]{4}-[A-Z]{4})$`).FindString(lines.Text())
+	}
+	resp, err := browse(page, strings.TrimSpace(code))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "is signed in") {
+		u.t.Errorf("the browser shows %d %s", resp.StatusCode, body)
+	}
+	rest, _ := io.ReadAll(errs)
+	if err := cmd.Wait(); err != nil {
+		u.t.Fatalf("signing in: %v %s", err, rest)
+	}
+	return out.String()
+}
