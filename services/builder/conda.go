@@ -42,6 +42,7 @@ type Conda struct {
 	store   *layering.Folder
 	client  *http.Client
 	problem string
+	hosts   layering.Hosts
 	// pruning is held by who removes layers.
 	pruning sync.Mutex
 }

@@ -85,7 +85,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	var came atomic.Int64
 	made, missing := 0, 0
 	return &layering.Maker{
-		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Dir: e.scratch(), Progress: func(n int64) {
+		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
 			if came.Add(n) > e.o.Disk && e.o.Disk > 0 {
 				stop(e.tooLarge())
 			}

@@ -30,6 +30,8 @@ type Fetcher struct {
 	Wait func(ctx context.Context, d time.Duration) error
 	// Dir is where artifacts lie until they are closed; "" is the system's.
 	Dir string
+	// Hosts paces the requests, over all that have the same; nil is no pace.
+	Hosts *Hosts
 	// Progress is told of bytes as they come, negative ones when they were of no use;
 	// may be nil.
 	Progress func(n int64)
@@ -100,13 +102,31 @@ func (d *download) run(ctx context.Context) error {
 		if d.have > before {
 			vain = 1
 		}
-		if vain == fetchTries || all == 10*fetchTries {
-			return fault.Unavailable.New(fmt.Sprintf("The artifact %.200s could not be fetched: %v", d.rec.FileName, err), err).After(time.Minute)
+		pause, later := d.pause(time.Second<<(vain-1), err)
+		if vain == fetchTries || all == 10*fetchTries || later {
+			return fault.Unavailable.New(fmt.Sprintf("The artifact %.200s could not be fetched: %v", d.rec.FileName, err), err).After(max(pause, time.Minute))
 		}
-		if err := d.wait(ctx, time.Second<<(vain-1)); err != nil {
+		if err := d.wait(ctx, pause); err != nil {
 			return err
 		}
 	}
+}
+
+// pause is how long to wait after an error: at least so long, and as long as the host
+// says, where it is worth waiting for that.
+func (d *download) pause(least time.Duration, err error) (pause time.Duration, later bool) {
+	b := new(busy)
+	if !errors.As(err, &b) {
+		return least, false
+	}
+	pause = max(least, b.after)
+	if pause > limits.ArtifactRest {
+		return pause, true
+	}
+	if d.Hosts != nil {
+		d.Hosts.rest(b.host, b.after)
+	}
+	return pause, false
 }
 
 func (d *download) wait(ctx context.Context, t time.Duration) error {
@@ -137,7 +157,28 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 	if d.Authorize != nil {
 		d.Authorize(req)
 	}
-	resp, err := d.Client.Do(req)
+	if d.Hosts != nil {
+		leave, err := d.Hosts.enter(ctx, req.URL.Host)
+		if err != nil {
+			return false, err
+		}
+		defer leave()
+		if rests := d.Hosts.rests(req.URL.Host); rests > 0 { // another build was told so
+			if err := d.wait(ctx, rests); err != nil {
+				return false, err
+			}
+		}
+	}
+	return d.do(ctx, req)
+}
+
+// do sends the request, which ends where nothing comes of it any more.
+func (d *download) do(ctx context.Context, req *http.Request) (again bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stall := time.AfterFunc(limits.ArtifactStall, cancel)
+	defer stall.Stop()
+	resp, err := d.Client.Do(req.WithContext(ctx))
 	if err != nil {
 		f, refused := fault.As(err)
 		if refused {
@@ -149,7 +190,7 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 	if again, err := d.answered(resp); err != nil {
 		return again, err
 	}
-	return d.read(resp)
+	return d.read(resp, &steady{resp.Body, stall})
 }
 
 // answered judges the beginning of an answer.
@@ -168,7 +209,9 @@ func (d *download) answered(resp *http.Response) (again bool, err error) {
 		return false, fault.Invalid.Newf("%s does not have %.200s any more; lock the environment again", host, d.rec.FileName)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		return false, fault.Denied.Newf("%s does not give out %.200s; add credentials for the channel, or check those there are", host, d.rec.FileName)
-	case code == http.StatusTooManyRequests || code >= 500 || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
+	case tooBusy(resp) != nil:
+		return true, tooBusy(resp)
+	case code >= 500 || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
 		d.etag = ""
 		return true, fmt.Errorf("%s answered %d", host, code)
 	default:
@@ -192,12 +235,12 @@ func (d *download) progress(n int64) {
 }
 
 // read takes what an answer holds; more than was said is not taken.
-func (d *download) read(resp *http.Response) (again bool, err error) {
+func (d *download) read(resp *http.Response, body io.Reader) (again bool, err error) {
 	most := d.rec.Size
 	if most <= 0 {
 		most = limits.ArtifactPacked
 	}
-	n, err := io.Copy(io.MultiWriter(d.file, d.sum, told(d.progress)), io.LimitReader(resp.Body, most-d.have+1))
+	n, err := io.Copy(io.MultiWriter(d.file, d.sum, told(d.progress)), io.LimitReader(body, most-d.have+1))
 	d.have += n
 	switch {
 	case d.have > most:

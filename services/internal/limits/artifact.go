@@ -1,6 +1,9 @@
 package limits
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // What a Conda artifact may hold, and what it may expand to. Anybody can have a
 // channel.
@@ -32,6 +35,12 @@ const (
 	// ArtifactPacked is how long it may be where the channel does not say its length,
 	// in bytes.
 	ArtifactPacked = 10 << 30
+	// ArtifactsOfHost is how many a worker fetches from one host at a time. ArtifactStall
+	// is how long nothing may come of one, and ArtifactRest for how long a host may ask to
+	// be left alone and still be waited for.
+	ArtifactsOfHost = 6
+	ArtifactStall   = time.Minute
+	ArtifactRest    = 2 * time.Minute
 	// CondaLayers is how many layers the packages of an environment have at most.
 	CondaLayers = 100
 )
@@ -48,6 +57,9 @@ func artifactRows() []Row {
 		{What: "Conda artifact: directory of a .conda", Bound: size(ArtifactDirectory), Why: "it has three members; each takes 300 bytes of memory"},
 		{What: "Conda artifact: window of its compression", Bound: size(ArtifactWindow), Why: "it is in memory while the package is read; the compressor's own limit without --long"},
 		{What: "Conda artifact: length where the channel does not say it", Bound: size(ArtifactPacked), Why: "it lies on the worker's disk while its layer is made"},
+		{What: "Conda artifacts that a worker fetches from one host at a time", Bound: n(ArtifactsOfHost), Why: "channels count requests of an address, over all builds there"},
+		{What: "Conda artifact: time in which nothing of it comes", Bound: ArtifactStall.String(), Why: "then the channel is asked again: it would hold a build up until its deadline"},
+		{What: "rest of a host of Conda artifacts that says that it has too much to do", Bound: "what it asks for, up to " + ArtifactRest.String(), Why: "a build that would wait longer ends, and says when to try again"},
 		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},
 	}
 }
