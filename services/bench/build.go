@@ -72,10 +72,15 @@ func requestToBuild(dockerfile string) string {
 	return fmt.Sprintf(`{"containerFile":%q}`, base64.StdEncoding.EncodeToString([]byte(dockerfile)))
 }
 
-// buildAt takes the time from the request until the image's manifest is there.
+// buildAt is pullable for what a Dockerfile makes.
 func (w *world) buildAt(slipway *server, dockerfile string) sample {
+	return w.pullable(slipway, requestToBuild(dockerfile))
+}
+
+// pullable takes the time from the request until the image's manifest is there.
+func (w *world) pullable(slipway *server, body string) sample {
 	begin := time.Now()
-	image := slipway.request(requestToBuild(dockerfile))
+	image := slipway.request(body)
 	answered := time.Since(begin)
 	c := engine()
 	defer c.CloseIdleConnections()

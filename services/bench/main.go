@@ -2,7 +2,8 @@
 // starts real processes, loads them over HTTP, and prints figures with the bars
 // they are held to. Ratios are between contenders that took turns within one run,
 // since machines differ and are noisy. Of the product it imports the solver and the
-// index of Conda packages alone, which are measured as they are; the peers are built
+// index of Conda packages, which are measured as they are, and the reader of their
+// artifacts, whose files are counted; the peers are built
 // from services/tools.
 //
 //	go run ./services/bench -only digest,submit -rounds 3

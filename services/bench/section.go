@@ -30,6 +30,7 @@ func sections() []section {
 		{"sif", measureSif},
 		{"solve", measureSolve},
 		{"index", measureIndex},
+		{"image", measureImage},
 	}
 }
 

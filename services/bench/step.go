@@ -19,10 +19,12 @@ import (
 // whose memory is to be that of a process which does nothing else.
 const stepCommand = "step"
 
-// The steps: an index is made, or opened and solved against.
+// The steps: an index is made, or opened and solved against; packages are decoded and
+// encoded.
 const (
-	buildStep = "build"
-	solveStep = "solve"
+	buildStep      = "build"
+	solveStep      = "solve"
+	recompressStep = "recompress"
 )
 
 // tenth is the part of the requests that one round asks: each round another one.
@@ -57,8 +59,11 @@ func timed(do func()) spent {
 }
 
 // step runs one in a process of its own.
-func (w *world) step(what string, round int) (p step) {
-	cmd := exec.CommandContext(w.ctx, must(os.Executable()), stepCommand, what, w.dir, strconv.Itoa(round))
+func (w *world) step(what string, round int) step { return w.stepOf(what, w.dir, round) }
+
+// stepOf is step for what is in another folder.
+func (w *world) stepOf(what, dir string, round int) (p step) {
+	cmd := exec.CommandContext(w.ctx, must(os.Executable()), stepCommand, what, dir, strconv.Itoa(round))
 	cmd.Stderr = os.Stderr
 	check(json.Unmarshal(must(cmd.Output()), &p))
 	return p
@@ -77,6 +82,8 @@ func takeStep(ctx context.Context) error {
 			p.Took = timed(func() { buildIndex(args[1]) })
 		case solveStep:
 			p.solve(ctx, args[1], must(strconv.Atoi(args[2])))
+		case recompressStep:
+			p.Took = timed(func() { recompress(args[1]) })
 		default:
 			fail("there is no step %q", args[0])
 		}

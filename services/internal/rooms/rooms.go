@@ -123,7 +123,7 @@ func Rules() []Rule {
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/...", "services/internal/lifetime"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
-		// The index and solving are measured without the room around them.
-		{Package: "services/bench", May: []string{"services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
+		// The index, solving and what packages become are measured without the rooms around them.
+		{Package: "services/bench", May: []string{"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
 	}
 }
