@@ -26,12 +26,15 @@ type downloads struct {
 func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	if strings.Contains(r.Header.Get("Range"), ",") {
+		r.Header.Del("Range") // each part would be a stream of its own
+	}
 	ctx, err := runtime.AnnotateContext(ctx, d.mux, r, containerv1.ContainerService_StreamSif_FullMethodName)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
 		return
 	}
-	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx}
+	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx, begins: begins(r)}
 	about, err := file.open(0)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
@@ -43,9 +46,6 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	h.Set("Docker-Content-Digest", about.GetDigest())
 	h.Set("Content-Type", "application/vnd.sylabs.sif.layer.v1.sif")
 	h.Set("Content-Disposition", `attachment; filename="`+about.GetFileName()+`"`)
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each part would be a stream of its own
-	}
 	if r.Header.Get("Range") == "bytes=-0" { // which no file has, and http.ServeContent answers
 		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
@@ -55,6 +55,13 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	}
 }
 
+// begins says whether a request is for the file from its first byte, and not for more of
+// a download that has begun.
+func begins(r *http.Request) bool {
+	from, of := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
+	return r.Method == http.MethodGet && (!of || strings.HasPrefix(from, "0-"))
+}
+
 // sifFile reads an image from where it was sought to; the room is asked when the
 // first byte is read.
 type sifFile struct {
@@ -62,6 +69,8 @@ type sifFile struct {
 	room containerv1.ContainerServiceClient
 	id   string
 	size int64
+	// begins says that the first stream is charged as a pull.
+	begins bool
 
 	at     int64
 	stream containerv1.ContainerService_StreamSifClient
@@ -71,7 +80,8 @@ type sifFile struct {
 
 // open begins a stream of at most length bytes, and returns its first message.
 func (f *sifFile) open(length int64) (*containerv1.StreamSifResponse, error) {
-	stream, err := f.room.StreamSif(f.ctx, &containerv1.StreamSifRequest{RequestId: f.id, Offset: f.at, Length: length})
+	stream, err := f.room.StreamSif(f.ctx, &containerv1.StreamSifRequest{RequestId: f.id, Offset: f.at, Length: length, Begins: f.begins})
+	f.begins = false
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -23,11 +24,15 @@ import (
 type sifRoom struct {
 	containerv1.UnimplementedContainerServiceServer
 	content string
+	begun   *atomic.Int32 // how many downloads have begun
 }
 
 func (r sifRoom) StreamSif(req *containerv1.StreamSifRequest, s grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
 	if req.GetRequestId() != "abc" {
 		return status.Error(codes.NotFound, "no")
+	}
+	if req.GetBegins() {
+		r.begun.Add(1)
 	}
 	m := &containerv1.StreamSifResponse{Digest: "sha256:0123", Size: int64(len(r.content)), FileName: "x.sif"}
 	if req.GetLength() == 0 {
@@ -45,9 +50,10 @@ func (r sifRoom) StreamSif(req *containerv1.StreamSifRequest, s grpc.ServerStrea
 
 func TestSif(t *testing.T) {
 	t.Parallel()
+	begun := &atomic.Int32{}
 	l := bufconn.Listen(1 << 16)
 	rooms := grpc.NewServer()
-	containerv1.RegisterContainerServiceServer(rooms, sifRoom{content: "0123456789"})
+	containerv1.RegisterContainerServiceServer(rooms, sifRoom{content: "0123456789", begun: begun})
 	go func() { _ = rooms.Serve(l) }()
 	t.Cleanup(rooms.Stop)
 	conn, err := grpc.NewClient("passthrough:///room", grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -64,18 +70,20 @@ func TestSif(t *testing.T) {
 		name, method, header, value string
 		code                        int
 		body, contentRange          string
+		begins                      int32
 	}{
-		{"whole", "GET", "", "", 200, "0123456789", ""},
-		{"head", "HEAD", "", "", 200, "", ""},
-		{"a part", "GET", "Range", "bytes=2-4", 206, "234", "bytes 2-4/10"},
-		{"from a byte on", "GET", "Range", "bytes=7-", 206, "789", "bytes 7-9/10"},
-		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 8-9/10"},
-		{"more than there is", "GET", "Range", "bytes=8-99", 206, "89", "bytes 8-9/10"},
-		{"beyond", "GET", "Range", "bytes=10-", 416, "", "bytes */10"},
-		{"nothing at the end", "GET", "Range", "bytes=-0", 416, "", "bytes */10"},
-		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, "0123456789", ""},
-		{"backwards", "GET", "Range", "bytes=4-2", 416, "", ""},
-		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", ""},
+		{"whole", "GET", "", "", 200, "0123456789", "", 1},
+		{"head", "HEAD", "", "", 200, "", "", 0},
+		{"a part", "GET", "Range", "bytes=2-4", 206, "234", "bytes 2-4/10", 0},
+		{"from the first byte on", "GET", "Range", "bytes=0-3", 206, "0123", "bytes 0-3/10", 1},
+		{"from a byte on", "GET", "Range", "bytes=7-", 206, "789", "bytes 7-9/10", 0},
+		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 8-9/10", 0},
+		{"more than there is", "GET", "Range", "bytes=8-99", 206, "89", "bytes 8-9/10", 0},
+		{"beyond", "GET", "Range", "bytes=10-", 416, "", "bytes */10", 0},
+		{"nothing at the end", "GET", "Range", "bytes=-0", 416, "", "bytes */10", 0},
+		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, "0123456789", "", 1},
+		{"backwards", "GET", "Range", "bytes=4-2", 416, "", "", 0},
+		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", "", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := httptest.NewRequest(tt.method, "/v1alpha2/container/abc/sif", nil)
@@ -83,7 +91,11 @@ func TestSif(t *testing.T) {
 				r.Header.Set(tt.header, tt.value)
 			}
 			w := httptest.NewRecorder()
+			begun.Store(0)
 			h.ServeHTTP(w, r)
+			if begun.Load() != tt.begins {
+				t.Errorf("%d downloads have begun", begun.Load())
+			}
 			if w.Code != tt.code || tt.code < 300 && w.Body.String() != tt.body || w.Header().Get("Content-Range") != tt.contentRange {
 				t.Errorf("%d %q %v", w.Code, w.Body, w.Header())
 			}

@@ -125,6 +125,8 @@ func (a *App) buildContainer() error {
 			Retention:         a.cfg.RequestRetention,
 			RequestsUser:      a.cfg.LimitRequestsUser,
 			RequestsAnonymous: a.cfg.LimitRequestsAnonymous,
+			PullsUser:         a.cfg.LimitPullsUser,
+			PullsAnonymous:    a.cfg.LimitPullsAnonymous,
 			CondaSolveWait:    a.cfg.CondaSolveWait,
 			CondaLockTTL:      a.cfg.CondaLockTTL,
 			CondaImages:       images,

@@ -28,22 +28,25 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 		return fault.Invalid.Newf("Only an index or a Singularity image is made from other builds")
 	}
 	for _, part := range req.GetParts() {
-		if len(part.GetParts()) > 0 || part.GetTarget().GetRepository() != t.GetRepository() || part.GetTarget().GetRegistry() != t.GetRegistry() {
-			return fault.Invalid.Newf("The parts of a build are images of one repository")
+		of := part.GetTarget()
+		// A Singularity image may be for its caller alone while the image is not.
+		if len(part.GetParts()) > 0 || of.GetRegistry() != t.GetRegistry() || isIndex(req) && of.GetRepository() != t.GetRepository() {
+			return fault.Invalid.Newf("The parts of a build are images at one registry, and those of an index in one repository")
 		}
 	}
 	return nil
 }
 
 // admitParts starts what its parts need, and queues the build; nil when another
-// request was faster. It is not charged: its parts are.
+// request was faster. Its parts are charged; a Singularity image of what is there is
+// itself.
 func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if !isIndex(req) {
 		if err := s.workers.able(capability{req.GetRecipe().GetEngine(), architecture(req.GetRecipe())}); err != nil {
 			return nil, err
 		}
 	}
-	parent := proto.CloneOf(req)
+	parent, charged := proto.CloneOf(req), !isIndex(req)
 	parent.Parts = nil
 	for _, part := range req.GetParts() {
 		resp, err := s.SubmitBuild(ctx, part)
@@ -51,18 +54,28 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 			return nil, err
 		}
 		parent.PartIds = append(parent.PartIds, resp.GetBuildId())
+		charged = charged && resp.GetCached()
 	}
 	rec, err := s.newRecord(ctx, parent)
 	if err != nil {
 		return nil, err
 	}
-	rec.counted = neverCounted
+	refund := func() {}
+	if charged {
+		if refund, err = s.charge(ctx, rec); err != nil {
+			return nil, err
+		}
+	} else {
+		rec.counted = neverCounted
+	}
 	won, err := s.write(ctx, rec)
 	if err != nil || !won {
+		refund()
 		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	wake(s.queued)
+	wake(s.admitted)
 	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
 }
 

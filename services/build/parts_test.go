@@ -3,6 +3,7 @@ package build_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -67,6 +68,31 @@ func TestSifIsMadeFromItsBuild(t *testing.T) {
 	}
 }
 
+// TestSifOfWhatIsThereIsCharged: otherwise nobody would count the many that can be made of
+// one image.
+func TestSifOfWhatIsThereIsCharged(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	r := p.replica(t, 2)
+	w := newSifWorker(t, p)
+	first, second, third := p.sif("tool"), p.sif("tool"), p.sif("tool")
+	for i, req := range []*buildv1.SubmitBuildRequest{second, third} {
+		other := p.request(strings.Repeat("another ", i+1), "", nil)
+		req.ContentId, req.ContentDigest, req.Target = other.ContentId, other.ContentDigest, other.Target
+	}
+	r.submit(t, first)
+	job := w.take(t, r, 1)
+	job.succeed(t, p.push(t, first.GetParts()[0], job.id))
+	job.ended(t, r)
+	r.submit(t, second)
+	if got, err := r.SubmitBuild(t.Context(), third); !errors.Is(err, fault.Exhausted) {
+		t.Errorf("the third is answered as %v, %v", got, err)
+	}
+	if got := r.submit(t, second); !got.GetCached() {
+		t.Errorf("what is under way is answered as %v", got)
+	}
+}
+
 func TestSifFailsWithItsBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -90,8 +116,10 @@ func TestPartsAreOfOnePlace(t *testing.T) {
 		"parts of parts": func(r *buildv1.SubmitBuildRequest) {
 			r.Parts[0].Parts = []*buildv1.SubmitBuildRequest{proto.CloneOf(r.Parts[0])}
 		},
-		"another repository": func(r *buildv1.SubmitBuildRequest) { r.Parts[0].Target.Repository = "elsewhere" },
-		"another registry":   func(r *buildv1.SubmitBuildRequest) { r.Parts[0].Target.Registry = "elsewhere.example" },
+		"another repository": func(r *buildv1.SubmitBuildRequest) {
+			r.Recipe.Engine, r.Parts[0].Target.Repository = "index", "elsewhere"
+		},
+		"another registry": func(r *buildv1.SubmitBuildRequest) { r.Parts[0].Target.Registry = "elsewhere.example" },
 	} {
 		req := p.sif("odd")
 		change(req)

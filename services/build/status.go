@@ -64,10 +64,12 @@ func (s *Service) LocateBuild(ctx context.Context, req *buildv1.LocateBuildReque
 	if err != nil {
 		return nil, err
 	}
-	recipe, now := rec.request.GetRecipe(), outcome(rec)
+	recipe, now, t := rec.request.GetRecipe(), outcome(rec), rec.request.GetTarget()
+	own := s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository())
 	return &buildv1.LocateBuildResponse{
-		Target: rec.request.GetTarget(), Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
-		Frozen: recipe.GetConfig() != nil || recipe.GetEngine() == engineFreeze || recipe.GetEngine() == engineSif,
+		Target: t, Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
+		Frozen: !own && (recipe.GetConfig() != nil || recipe.GetEngine() == engineFreeze || recipe.GetEngine() == engineSif),
+		Added:  own && recipe.GetConfig() != nil,
 		Scope:  rec.request.GetScope(), Identity: rec.request.GetIdentity(),
 		State: now.GetState(), Reason: rec.reason, Message: rec.message,
 	}, nil

@@ -29,15 +29,17 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case isRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
 		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
+	case r.GetFormat() == formatSif && !r.GetFreeze() && (s.deps.Build == nil || s.deps.Builds == Builds{}):
+		return fault.Unsupported.Newf("This service makes no Singularity images: leave format out, and have Singularity convert the name that is returned (docker://)")
 	case r.GetFreeze() && s.deps.Build == nil:
 		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is returned")
 	}
 	return nil
 }
 
-// checkPusher follows gateway/contract/container-service.md#singularity-images: a
-// Singularity image is pushed with the caller's own credentials, which the platform
-// has. Nobody waits for a build that cannot be pushed because the caller's role may
+// checkPusher follows gateway/contract/container-service.md#singularity-images: to a
+// repository of the caller's a Singularity image is pushed with their own credentials,
+// which the platform has. Nobody waits for a build that cannot be pushed because the caller's role may
 // not use them.
 func (s *Service) checkPusher(ctx context.Context, r request, who caller.ID) error {
 	if r.raw.GetBuildRepository() == "" || who.IsAnonymous() && !r.isSif() {
@@ -55,7 +57,8 @@ func (s *Service) checkPusher(ctx context.Context, r request, who caller.ID) err
 		return fault.Invalid.Newf("buildRepository: nothing can be pushed to %s/%s: %s; ask for the role launch", registry, repository, access.Withheld)
 	}
 	if r.isSif() && access.Login == (upstream.Login{}) {
-		return fault.Invalid.Newf("buildRepository: a Singularity image is pushed with your own credentials; add those for %s at the platform, and send an access token", registry)
+		return fault.Invalid.Newf("buildRepository: a Singularity image is pushed with your own credentials; add those for %s at the platform, and send an access token, "+
+			"or leave buildRepository and freeze out", registry)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
@@ -32,6 +33,9 @@ func (s *Service) buildRequest(ctx context.Context, r request, who *platformv1.I
 	case len(builds) > 1:
 		return r.indexOf(builds, to), nil
 	case r.isSif():
+		if r.addsToSif() {
+			to = to.of(caller.Of(who))
+		}
 		return r.sifOf(builds[0], to), nil
 	}
 	return builds[0], nil
@@ -93,15 +97,19 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 }
 
 // sifOf is a Singularity image of what a build makes: that is built first, as it
-// is where only the image was asked for, and then converted.
+// is where only the image was asked for, and then converted, with what the request adds
+// unless that is in the image.
 func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.SubmitBuildRequest {
 	out := proto.CloneOf(b)
-	out.ContentDigest = sifDigest(b)
-	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{
 		Engine: formatSif, Format: formatSif, Platform: b.GetRecipe().GetPlatform(),
 		ContainerFile: b.GetRecipe().GetContainerFile(), CondaFile: r.recipe.condaFile,
 	}
+	if r.addsToSif() {
+		out.Recipe.Config = withoutContents(r.raw.GetContainerConfig())
+	}
+	out.ContentDigest, out.Scope = sifDigest(b, out.GetRecipe().GetConfig(), to.scope), to.scope
+	out.ContentId = out.GetContentDigest()[:16]
 	r.setName(out, to)
 	out.Target.CacheRepository, out.Repositories = "", nil
 	out.Lock, out.Preface, out.Alternative = nil, "", nil

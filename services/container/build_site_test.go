@@ -82,9 +82,10 @@ func (b *builds) LocateBuild(_ context.Context, req *buildv1.LocateBuildRequest)
 	defer b.mu.Unlock()
 	for _, asked := range b.asked {
 		if state, ok := b.states[req.GetBuildId()]; ok && asked.GetContentId()+"_1" == req.GetBuildId() {
+			own := strings.HasPrefix(asked.GetTarget().GetRepository(), "store/builds")
 			return &buildv1.LocateBuildResponse{
 				Target: asked.GetTarget(), Platform: asked.GetRecipe().GetPlatform(), Format: asked.GetRecipe().GetFormat(),
-				Frozen: asked.GetRecipe().GetConfig() != nil, Scope: asked.GetScope(), Identity: asked.GetIdentity(),
+				Frozen: !own && asked.GetRecipe().GetConfig() != nil, Added: own && asked.GetRecipe().GetConfig() != nil, Scope: asked.GetScope(), Identity: asked.GetIdentity(),
 				State: state.GetState(), Reason: state.GetReason(),
 			}, nil
 		}

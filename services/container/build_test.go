@@ -290,6 +290,7 @@ func TestWhereNothingBuilds(t *testing.T) {
 	r.up.Intercept(func(http.ResponseWriter, *http.Request) bool { t.Error("an image was looked up"); return false })
 	for says, req := range map[string]*containerv1.ContainerRequest{
 		"does not build images":  from(r.image),
+		"no Singularity images":  {ContainerImage: r.image, Format: "sif"},
 		"does not freeze images": {ContainerImage: r.image, Freeze: true, BuildRepository: "quay.io/x/y"},
 	} {
 		_, err := r.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: req})

@@ -27,6 +27,19 @@ func (s *Service) charge(ctx context.Context, who *platformv1.Identity, n int64)
 	return err
 }
 
+// chargePull counts a download as a pull, which it is instead of.
+func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
+	limit, owner := s.deps.PullsAnonymous, rpc.CallFrom(ctx).Client()
+	if id := caller.Of(who); !id.IsAnonymous() {
+		limit, owner = s.deps.PullsUser, "user:"+id.User()
+	}
+	if s.deps.Limiter == nil {
+		return nil
+	}
+	_, err := s.deps.Limiter.Charge(ctx, "pulls", owner, limit, 1)
+	return err
+}
+
 // unpackCost is what uncompressing so many bytes counts.
 func unpackCost(n int64) int64 { return n / limits.RequestUnpacked }
 

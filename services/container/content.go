@@ -54,10 +54,14 @@ func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 }
 
 // sifDigest is the SHA-256, in hex, over what decides a Singularity image of what
-// another build makes.
-func sifDigest(of *buildv1.SubmitBuildRequest) string {
+// another build makes, and who may have it: what is added to it is for its scope alone.
+func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfig, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway sif", templateVersion, of.GetContentDigest())
+	if added != nil {
+		w.text(scope)
+		w.config(added)
+	}
 	return hex.EncodeToString(w.Sum(nil))
 }
 

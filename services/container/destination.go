@@ -29,16 +29,48 @@ func (s *Service) destination(ctx context.Context, r request, who caller.ID) (de
 	if err != nil {
 		return destination{}, err
 	}
-	if repo := r.raw.GetBuildRepository(); repo != "" {
-		registry, path, err := oci.ParseRepository(repo)
-		return destination{registry: registry, repository: path, scope: scopeOf(who)}, err
+	if r.raw.GetBuildRepository() != "" {
+		return r.givenDestination(who)
 	}
-	to := destination{registry: s.deps.Builds.Registry, repository: s.deps.Builds.Repository, own: true}
+	to := s.ownDestination()
 	if !public || r.isDirect() && r.foreseen.solved.GetPrivate() {
-		to.scope = scopeOf(who)
-		to.repository += "/" + to.scope
+		to = to.of(who)
 	}
 	return to, nil
+}
+
+// copyDestination is where a copy of an existing image goes. One in the service's own
+// repository is shared if everybody can read the image, and nothing is added to it.
+func (s *Service) copyDestination(ctx context.Context, r request, who caller.ID) (destination, error) {
+	if r.raw.GetBuildRepository() != "" {
+		return r.givenDestination(who)
+	}
+	public, err := s.sources.isPublic(ctx, "containerImage", r.image)
+	to := s.ownDestination()
+	if !public || r.addsToSif() {
+		to = to.of(who)
+	}
+	return to, err
+}
+
+// givenDestination is the repository that the request names.
+func (r request) givenDestination(who caller.ID) (destination, error) {
+	registry, path, err := oci.ParseRepository(r.raw.GetBuildRepository())
+	return destination{registry: registry, repository: path, scope: scopeOf(who)}, err
+}
+
+// ownDestination is the service's own repository, for everybody.
+func (s *Service) ownDestination() destination {
+	return destination{registry: s.deps.Builds.Registry, repository: s.deps.Builds.Repository, own: true}
+}
+
+// of is the part of the service's own repository that is one caller's alone.
+func (d destination) of(who caller.ID) destination {
+	if d.own && d.scope == "" {
+		d.scope = scopeOf(who)
+		d.repository += "/" + d.scope
+	}
+	return d
 }
 
 // allPublic says whether everybody can read all images of a recipe; fault.Invalid

@@ -10,14 +10,13 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/oci"
 )
 
 // formatSif asks for a Singularity image.
 const formatSif = "sif"
 
-// freezeRequest asks the build room for a copy of an existing image as it is now.
-func (s *Service) freezeRequest(ctx context.Context, r request, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
+// copyRequest asks the build room for a copy of an existing image as it is now.
+func (s *Service) copyRequest(ctx context.Context, r request, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
 	if s.deps.tokenIn(r.image) != "" {
 		return nil, errGiven("containerImage", r.image)
 	}
@@ -28,7 +27,7 @@ func (s *Service) freezeRequest(ctx context.Context, r request, who *platformv1.
 	if err != nil {
 		return nil, err
 	}
-	registry, repository, err := oci.ParseRepository(r.raw.GetBuildRepository())
+	to, err := s.copyDestination(ctx, r, caller.Of(who))
 	if err != nil {
 		return nil, err
 	}
@@ -39,11 +38,10 @@ func (s *Service) freezeRequest(ctx context.Context, r request, who *platformv1.
 	if r.isSif() {
 		recipe.Engine, recipe.Format = formatSif, formatSif
 	}
-	scope := scopeOf(caller.Of(who))
-	digest := contentDigest(recipe, registry, repository, scope)
+	digest := contentDigest(recipe, to.registry, to.repository, to.scope)
 	return &buildv1.SubmitBuildRequest{
 		ContentId: digest[:16], ContentDigest: digest, Recipe: recipe,
-		Target: &buildv1.Target{Registry: registry, Repository: repository, Tag: digest[:16]},
-		Scope:  scope, Identity: who, ClientIp: clientIP(ctx), DryRun: r.raw.GetDryRun(),
+		Target: &buildv1.Target{Registry: to.registry, Repository: to.repository, Tag: digest[:16]},
+		Scope:  to.scope, Identity: who, ClientIp: clientIP(ctx), DryRun: r.raw.GetDryRun(),
 	}, nil
 }

@@ -42,6 +42,9 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 	if plan.GetFrozen() || r.image.Repository != "wt/"+token+"/"+plan.GetName() || r.image.Identifier() != plan.GetReference() {
 		return nil, fault.NotFound.Newf("containerImage: %s is not a name that was answered: give that as it is", r.image)
 	}
+	if plan.GetFormat() == formatSif {
+		return nil, fault.Invalid.Newf("containerImage: %s is a Singularity image: it can be pulled, but nothing can be added to it", r.image)
+	}
 	if err := givenPlatform(r, plan); err != nil {
 		return nil, err
 	}

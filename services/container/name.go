@@ -52,6 +52,9 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 	return out, nil
 }
 
+// errAdditionGone: it may be secret, and the name was the password for it.
+var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
+
 // named is what an id stands for, as its caller may have it now.
 func (s *Service) named(ctx context.Context, id string) (record, error) {
 	if isToken(id) {
@@ -83,33 +86,38 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (record, error
 		return rec, fault.Denied.Newf("The request was made by a user, and a fresh name is for that user alone")
 	}
 	if owner == nil && rec.plan.GetConfig() != nil && rec.expires.Before(s.deps.Now()) {
-		return rec, fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
+		return rec, errAdditionGone
 	}
 	rec.plan.Identity = who
-	return rec, s.reread(ctx, rec.plan)
+	b, err := s.reread(ctx, rec.plan)
+	if err == nil && owner == nil && b.GetAdded() && rec.expires.Before(s.deps.Now()) {
+		err = errAdditionGone
+	}
+	return rec, err
 }
 
-// reread makes sure that the caller of a plan may have its image now.
-func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) error {
+// reread makes sure that the caller of a plan may have its image now. The build is nil
+// where nothing was built.
+func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.LocateBuildResponse, error) {
 	if plan.GetBuildId() != "" {
 		b, err := s.locate(ctx, plan.GetBuildId())
 		if err == nil {
 			err = mayHave(b, plan.GetIdentity())
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
-		return s.stillThere(ctx, plan)
+		return b, s.stillThere(ctx, plan)
 	}
 	src := plan.GetSource()
 	image, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
 	if err != nil {
-		return fmt.Errorf("reading the image of a stored request: %w", err)
+		return nil, fmt.Errorf("reading the image of a stored request: %w", err)
 	}
 	resolved, _, err := s.sources.resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
 	plan.Digests = []string{resolved.String()}
-	return err
+	return nil, err
 }
 
 // builtBefore is what a build has made, or is making, without anything added.
@@ -128,6 +136,9 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	}
 	if err := mayHave(b, who); err != nil {
 		return nil, err
+	}
+	if b.GetAdded() && who == nil {
+		return nil, fault.Denied.Newf("The image holds what a request without a user added: it is named by that request's id alone")
 	}
 	t := b.GetTarget()
 	plan := &containerv1.Plan{

@@ -55,8 +55,8 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 	return plan, nil
 }
 
-// buildPlan says what the registry will serve. What is baked into a frozen image
-// is not added again.
+// buildPlan says what the registry will serve. What a frozen image or a Singularity
+// image holds already is not added again.
 func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
 	plan := &containerv1.Plan{
 		Token: newToken(),
@@ -73,7 +73,7 @@ func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Targ
 	if r.isSif() {
 		plan.Format = formatSif
 	}
-	if !plan.Frozen {
+	if !plan.Frozen && !r.isSif() {
 		plan.Config = withoutContents(r.raw.GetContainerConfig())
 	}
 	return plan
@@ -94,17 +94,21 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 	if p.GetFrozen() {
 		return sourceImage(p)
 	}
-	return fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
+	return scheme(p) + fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
+}
+
+// scheme begins the name of what only Singularity can pull; "" for an image.
+func scheme(p *containerv1.Plan) string {
+	if p.GetFormat() == formatSif {
+		return "oras://"
+	}
+	return ""
 }
 
 // sourceImage is the fully qualified image behind the name.
 func sourceImage(p *containerv1.Plan) string {
 	src := p.GetSource()
-	name := src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
-	if p.GetFormat() == formatSif {
-		return "oras://" + name
-	}
-	return name
+	return scheme(p) + src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
 }
 
 // containerImage is what the name is made of: the image that was asked for, or that

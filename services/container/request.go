@@ -72,6 +72,12 @@ func (r request) platform() ocispec.Platform { return r.platforms[0] }
 
 func (r request) isSif() bool { return r.raw.GetFormat() == formatSif }
 
+// addsToSif says whether the file itself has to hold what the request adds, since nothing
+// can be put on top of one when it is pulled. What is frozen holds it before.
+func (r request) addsToSif() bool {
+	return r.isSif() && !r.raw.GetFreeze() && withoutContents(r.raw.GetContainerConfig()) != nil
+}
+
 // isRecipe says whether something has to be built.
 func isRecipe(r *containerv1.ContainerRequest) bool {
 	return r.GetContainerFile() != "" || r.GetCondaFile() != "" || !isEmptyPackages(r.GetPackages())
@@ -144,8 +150,6 @@ func checkFreeze(r *containerv1.ContainerRequest) error {
 	switch {
 	case r.GetFreeze() && r.GetBuildRepository() == "":
 		return fault.Invalid.Newf("freeze needs buildRepository: the repository to push the image to")
-	case r.GetFormat() == formatSif && !r.GetFreeze():
-		return fault.Invalid.Newf("format sif needs freeze and buildRepository: a Singularity image is pushed to your own repository")
 	case r.GetFormat() == formatSif && strings.Contains(r.GetContainerPlatform(), ","):
 		return fault.Invalid.Newf("containerPlatform must be one platform for a Singularity image")
 	}

@@ -71,8 +71,7 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"long run", `{"containerImage": "a", "workflowId": "` + strings.Repeat("x", 1000) + `"}`, "workflowId is 1000 characters long; the maximum is "},
 		{"repository", `{"containerImage": "a", "buildRepository": "https://h/x"}`, "buildRepository: "},
 		{"freeze", `{"containerImage": "a", "freeze": true}`, "freeze needs buildRepository"},
-		{"Singularity without freeze", `{"containerImage": "a", "format": "sif"}`, "format sif needs freeze and buildRepository"},
-		{"Singularity for two", `{` + file + `, "format": "sif", "freeze": true, "buildRepository": "h.io/x", "containerPlatform": "amd64,arm64"}`, "containerPlatform must be one platform for a Singularity image"},
+		{"Singularity for two", `{` + file + `, "format": "sif", "containerPlatform": "amd64,arm64"}`, "containerPlatform must be one platform for a Singularity image"},
 		{"the form comes before the content", `{"format": "zip"}`, "format must be one of"},
 		{"values come before sizes", `{"format": "zip", "fingerprint": "` + strings.Repeat("x", 1000) + `"}`, "format must be one of"},
 	} {

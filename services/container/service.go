@@ -83,6 +83,9 @@ type Settings struct {
 	Retention time.Duration
 	// RequestsUser and RequestsAnonymous limit what one caller may ask for.
 	RequestsUser, RequestsAnonymous ratelimit.Limit
+	// PullsUser and PullsAnonymous limit downloads of Singularity images, which are
+	// charged as pulls are.
+	PullsUser, PullsAnonymous ratelimit.Limit
 	// CondaSolveWait is how long a request for Conda packages waits for its solution;
 	// 0 is not at all.
 	CondaSolveWait time.Duration

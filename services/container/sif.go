@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -35,6 +36,11 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
+	if req.GetBegins() {
+		if err := s.chargePull(ctx, rec.plan.GetIdentity()); err != nil {
+			return err
+		}
+	}
 	src := rec.plan.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
 	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.plan.GetIdentity()), repo.Host, repo.Name)
@@ -45,9 +51,7 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
-	first := &containerv1.StreamSifResponse{
-		Digest: file.Digest.String(), Size: file.Size, FileName: path.Base(repo.Name) + "-" + src.GetReference() + ".sif",
-	}
+	first := &containerv1.StreamSifResponse{Digest: file.Digest.String(), Size: file.Size, FileName: s.sifName(rec.plan)}
 	from, length := req.GetOffset(), min(req.GetLength(), file.Size-req.GetOffset())
 	if from < 0 || length <= 0 {
 		return stream.Send(first)
@@ -58,6 +62,18 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	}
 	defer body.Close()
 	return sendSif(stream, first, io.LimitReader(body, length), length)
+}
+
+// sifName is what the file is called where it is saved: what is in it, and its tag.
+func (s *Service) sifName(p *containerv1.Plan) string {
+	src := p.GetSource()
+	name := path.Base(src.GetRepository()) + "-"
+	if s.deps.owns(src.GetRegistry(), src.GetRepository()) {
+		in := strings.TrimPrefix(src.GetRepository()+"/", s.deps.Builds.Repository+"/")
+		in = strings.TrimPrefix(in, scopeOf(caller.Of(p.GetIdentity()))+"/")
+		name = strings.ReplaceAll(in, "/", "-") // that it is ours says nothing of what is in it
+	}
+	return name + src.GetReference() + ".sif"
 }
 
 // madeSif returns the digest of the manifest that the request's build has pushed.

@@ -101,8 +101,8 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	switch {
 	case r.recipe != nil:
 		return s.submitRecipe(ctx, r, who, data)
-	case raw.GetFreeze():
-		return s.submitFrozen(ctx, r, who, data)
+	case raw.GetFreeze(), r.isSif():
+		return s.submitCopy(ctx, r, who, data)
 	}
 	return s.submitImage(ctx, r, who, data)
 }
@@ -214,10 +214,10 @@ func (s *Service) submitMade(ctx context.Context, r request, who *platformv1.Ide
 	return s.submitBuild(ctx, r, who, b, data)
 }
 
-// submitFrozen has an existing image copied to a repository of its caller's, with
-// what the request adds, or a Singularity image made of it.
-func (s *Service) submitFrozen(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	b, err := s.freezeRequest(ctx, r, who)
+// submitCopy has an existing image copied to a repository of its caller's, with what
+// the request adds, or a Singularity image made of it.
+func (s *Service) submitCopy(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+	b, err := s.copyRequest(ctx, r, who)
 	if err != nil {
 		return submission{}, err
 	}

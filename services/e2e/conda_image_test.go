@@ -20,6 +20,7 @@ type artifacts struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers map[string]http.HandlerFunc // by file name
+	fetched int                         // packages
 }
 
 // artifactsDir is where they lie.
@@ -43,6 +44,9 @@ func newArtifacts(t testing.TB) *artifacts {
 		file := filepath.Base(r.URL.Path)
 		a.mu.Lock()
 		answer := a.answers[file]
+		if r.Method == http.MethodGet && (strings.HasSuffix(file, ".conda") || strings.HasSuffix(file, ".tar.bz2")) {
+			a.fetched++
+		}
 		a.mu.Unlock()
 		subdir := filepath.Base(filepath.Dir(r.URL.Path))
 		switch {
@@ -91,6 +95,13 @@ func (a *artifacts) answer(file string, f http.HandlerFunc) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.answers[file] = f
+}
+
+// fetches is how many packages were asked for so far.
+func (a *artifacts) fetches() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fetched
 }
 
 // environment is a request for packages of the channel lab on an image.

@@ -61,7 +61,7 @@ func TestBadRequests(t *testing.T) {
 		{"conda file too long", map[string]any{"condaFile": strings.Repeat("AAAA", limits.EnvironmentFile/3+1)}, 400, "condaFile holds"},
 		{"definition file", map[string]any{"containerFile": b64("Bootstrap: docker\n"), "format": "sif"}, 400, "Singularity definition"},
 		{"freeze without a repository", map[string]any{"containerImage": image, "freeze": true}, 400, "freeze needs buildRepository"},
-		{"sif without freeze", map[string]any{"containerImage": image, "format": "sif"}, 400, "format sif needs freeze"},
+		{"sif for two", map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}, "format": "sif", "containerPlatform": "amd64,arm64"}, 400, "one platform for a Singularity image"},
 		{"repository with a tag", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y:1"}, 400, "buildRepository"},
 		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
 		{"mirror", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror is not supported"},

@@ -75,8 +75,13 @@ func pulledSif(t testing.TB, target string) (path, digest string) {
 	return f.Name(), m.Layers[0].Digest.String()
 }
 
-// unpackSif answers the folder with what an image holds.
+// unpackSif answers the folder with what an image for amd64 holds.
 func unpackSif(t testing.TB, path string) string {
+	t.Helper()
+	return unpackSifFor(t, path, "amd64")
+}
+
+func unpackSifFor(t testing.TB, path, architecture string) string {
 	t.Helper()
 	image, err := native.LoadContainerFromPath(path, native.OptLoadWithFlag(os.O_RDONLY))
 	if err != nil {
@@ -84,7 +89,7 @@ func unpackSif(t testing.TB, path string) string {
 	}
 	defer func() { _ = image.UnloadContainer() }()
 	part, err := image.GetDescriptor(native.WithPartitionType(native.PartPrimSys))
-	if err != nil || image.PrimaryArch() != "amd64" || image.LaunchScript() != "#!/usr/bin/env run-singularity\n" {
+	if err != nil || image.PrimaryArch() != architecture || image.LaunchScript() != "#!/usr/bin/env run-singularity\n" {
 		t.Fatalf("it is for %s, launched by %q, %v", image.PrimaryArch(), image.LaunchScript(), err)
 	}
 	dir := filepath.Join(t.TempDir(), "root")

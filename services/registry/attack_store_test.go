@@ -191,6 +191,38 @@ func TestABuildPushesItsImage(t *testing.T) {
 	}
 }
 
+// TestTheSameImageIsPushedAgain: what says nothing of its build is the same whichever
+// makes it, as after a worker was killed; another image does not get its name.
+func TestTheSameImageIsPushedAgain(t *testing.T) {
+	t.Parallel()
+	s := newStorehouse(t)
+	img := s.made(t, "")
+	if err := s.push(t, "builds:ffff", img, s.Grant(grant("builds", "ffff", "ffff_1"))); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := s.Grant(grant("builds", "ffff", "ffff_2"))
+	for text, want := range map[string]int{string(raw): http.StatusCreated, strings.Replace(string(raw), "{", "{ ", 1): http.StatusForbidden} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.url+"/v2/builds/manifests/ffff", strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth(l.Username, l.Password)
+		req.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%d bytes are answered %d, want %d", len(text), resp.StatusCode, want)
+		}
+	}
+}
+
 func FuzzGrant(f *testing.F) {
 	s := registry.NewStore(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"})
 	defer s.Close()

@@ -73,7 +73,7 @@ func (s *Store) serveGranted(w http.ResponseWriter, r *http.Request, g caller.Gr
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.naming.Lock()
 	defer s.naming.Unlock()
-	if owner := s.buildOf(r); owner != "" && owner != g.Build {
+	if owner := s.buildOf(r, body); owner != "" && owner != g.Build {
 		refuse(w, "The name is that of a finished image, which another build has made")
 		return
 	}
@@ -108,8 +108,9 @@ func allows(g caller.Grant, r *http.Request) bool {
 func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 
 // buildOf is the build that has made the image whose name a request sets: "" where
-// there is no such image, "unknown" where it does not say.
-func (s *Store) buildOf(r *http.Request) string {
+// there is no such image, and "unknown" where it does not say, unless it is the very one
+// that the request brings: whichever build makes that, it is the same.
+func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.Body, ask.ContentLength = http.MethodGet, http.NoBody, 0
 	ask.Header = http.Header{"Accept": {ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest}}
@@ -120,6 +121,9 @@ func (s *Store) buildOf(r *http.Request) string {
 	}
 	if id := oci.Annotations(oci.NewDocument(got.header.Get("Content-Type"), got.body.Bytes()))["dev.slipway.build-id"]; id != "" {
 		return id
+	}
+	if bytes.Equal(got.body.Bytes(), brings) {
+		return ""
 	}
 	return "unknown"
 }

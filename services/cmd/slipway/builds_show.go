@@ -132,7 +132,7 @@ func (c *client) lockLines(ctx context.Context, id string) ([]string, error) {
 
 // layerLines are the layers of an image that was built, or its platforms.
 func (c *client) layerLines(ctx context.Context, b *buildv1.Build) ([]string, error) {
-	if !b.GetSucceeded() || strings.HasPrefix(b.GetTargetImage(), "oras://") {
+	if !b.GetSucceeded() || strings.HasPrefix(b.GetTargetImage(), orasScheme) {
 		return nil, nil
 	}
 	_, named, err := c.name(ctx, subject{build: b.GetBuildId()})

@@ -43,6 +43,7 @@ packages that would be in the image, with what would be downloaded.`,
 		Example: `  docker run --rm $(slipway conda samtools=1.20 --await) samtools --version
   slipway conda samtools=1.20 bwa -c conda-forge -c bioconda
   slipway conda --file environment.yml --freeze registry.example.org/team/tools --await
+  slipway pull $(slipway conda samtools=1.20 --sif) --sif samtools.sif
   slipway conda samtools=1.20 bwa --dry-run
   slipway conda jq --base-image debian:12 --run 'RUN useradd worker' --run 'USER worker'`,
 		Args: func(_ *cobra.Command, args []string) error { return conda.check(args) },

@@ -23,7 +23,7 @@ type frozenFlags struct {
 func (f *frozenFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, with your own credentials, and print its name there.")
-	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; with --freeze.")
+	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; its name is for oras://, and slipway pull --sif saves the file.")
 	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
 	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, lines alone; tty, with a last line that says how long it has been; auto, as the terminal allows.")
 	complete(cmd, "freeze")
@@ -37,8 +37,6 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 		return usagef("--progress must be auto, plain or tty, not %q", f.progress)
 	case f.freeze != "":
 		req.BuildRepository, req.Freeze = f.freeze, true
-	case f.sif:
-		return usagef("--sif needs --freeze: a Singularity image is pushed to your own repository")
 	}
 	if f.sif {
 		req.Format = "sif"
@@ -76,7 +74,7 @@ func (c *client) sayMade(cmd *cobra.Command, res *containerv1.SubmitContainerRes
 	line := "Made " + b.GetDigest()
 	image := &inspectv1.ImageQuery{ContainerImage: res.GetTargetImage()}
 	var made inspectv1.InspectImageResponse
-	if !strings.HasPrefix(res.GetTargetImage(), "oras://") {
+	if !strings.HasPrefix(res.GetTargetImage(), orasScheme) {
 		if _, err := c.do(cmd.Context(), call{method: http.MethodPost, path: "/v1alpha1/inspect", signed: true, body: image}, &made); unlessRefused(err) != nil {
 			return err
 		}

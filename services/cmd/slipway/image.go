@@ -35,7 +35,8 @@ func imageCommand(s *settings) *cobra.Command {
 
 The name alone is printed. The image is not copied: it is put together when it
 is pulled. With --freeze it is copied, once, to a repository of yours, with what
-is added; with --sif a Singularity image of it is.
+is added. With --sif a Singularity image is made of it, with what is added: the
+name is for singularity pull, and ` + "`slipway pull NAME --sif FILE`" + ` saves the file.
 
 A layer is a directory, a tar.gz file, or the URL of one. The same directory
 always gives the same layer: entries are in the order of their paths and belong
@@ -49,7 +50,8 @@ server reads it again with each pull.
 write them: --cmd=echo --cmd='hello world'.`,
 		Example: `  docker pull $(slipway image ubuntu:24.04 --env GREETING=hello --layer ./tools)
   slipway image quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --platform linux/arm64 -o json
-  slipway image ubuntu:24.04 --freeze registry.example.org/team/images --sif --await`,
+  slipway image ubuntu:24.04 --freeze registry.example.org/team/images --await
+  slipway pull $(slipway image ubuntu:24.04 --sif) --sif ubuntu.sif`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, &frozen, args[0]) },
 	}

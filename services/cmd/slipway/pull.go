@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
 func pullCommand(s *settings) *cobra.Command {
@@ -25,11 +27,12 @@ func pullCommand(s *settings) *cobra.Command {
 		Long: `Download a Singularity image that a request has made, over plain HTTP(S).
 
 ` + idForms + `
-It is for machines whose singularity cannot pull oras:// names. The bytes are
+A build that runs is waited for, and its log shown on standard error. The bytes are
 held against the image's digest. A download that was interrupted goes on where it
-was: what is there of it is FILE.<digest>.part.`,
-		Example: `  ID=$(slipway image ubuntu:24.04 --freeze registry.example.org/team/images --sif --await -o json | jq -r .requestId)
-  slipway pull $ID --sif ubuntu.sif`,
+was: what is there of it is FILE.<digest>.part. Where singularity can pull oras://
+names, the name that was answered does as well.`,
+		Example: `  slipway pull $(slipway conda samtools=1.20 --sif) --sif samtools.sif
+  slipway pull 3f2a5b6c7d8e9f01_1 --sif samtools.sif`,
 		Args: exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file == "" {
@@ -43,6 +46,9 @@ was: what is there of it is FILE.<digest>.part.`,
 			if err != nil {
 				return err
 			}
+			if err := c.made(cmd, s, request); err != nil {
+				return err
+			}
 			d := &download{client: c, path: subject{request: request}.path() + "/sif", file: file, tell: cmd.ErrOrStderr()}
 			if err := d.run(cmd.Context()); err != nil {
 				return fmt.Errorf("downloading %s: %w", file, err)
@@ -52,6 +58,24 @@ was: what is there of it is FILE.<digest>.part.`,
 	}
 	cmd.Flags().StringVar(&file, "sif", "", "The `file` to write.")
 	return cmd
+}
+
+// made waits until the image of a request is there, as who pulls any other does.
+func (c *client) made(cmd *cobra.Command, s *settings, request string) error {
+	var now containerv1.GetContainerStatusResponse
+	at := call{method: http.MethodGet, path: subject{request: request}.path() + "/status"}
+	if _, err := c.do(cmd.Context(), at, &now); err != nil {
+		return fmt.Errorf("looking for the image: %w", err)
+	}
+	if now.GetStatus() == "DONE" { // a failure's reason comes with the refusal of the file
+		return nil
+	}
+	show := s.console(cmd.ErrOrStderr(), true)
+	return show.during(func() error {
+		return c.await(cmd.Context(), &containerv1.SubmitContainerResponse{
+			RequestId: &request, BuildId: now.BuildId, TargetImage: now.TargetImage,
+		}, show)
+	})
 }
 
 // attempts is how often in a row a download that breaks is taken up again without

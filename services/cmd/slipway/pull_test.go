@@ -33,6 +33,10 @@ func TestPullGoesOnWhereItBroke(t *testing.T) {
 	var breaks, ranges atomic.Int32
 	breaks.Store(2)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1alpha2/container/abc/status" {
+			_, _ = w.Write([]byte(`{"id":"abc","status":"DONE","succeeded":true}`))
+			return
+		}
 		if r.URL.Path != "/v1alpha2/container/abc/sif" {
 			t.Errorf("%s was asked for", r.URL.Path)
 		}
@@ -101,5 +105,34 @@ func TestPullSaysWhyNot(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(file + "*"); len(left) > 0 {
 		t.Errorf("it left %q", left)
+	}
+}
+
+// TestPullWaits shows the log of a build that runs, and then has the file.
+func TestPullWaits(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("sif"))
+	var asked, files atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case strings.HasSuffix(r.URL.Path, "/status") && asked.Add(1) == 1:
+			_, _ = w.Write([]byte(`{"id":"abc","status":"BUILDING","buildId":"beef_1","targetImage":"oras://h/wt/abc/b:1"}`))
+		case strings.HasSuffix(r.URL.Path, "/status"):
+			_, _ = w.Write([]byte(`{"id":"abc","status":"DONE","succeeded":true,"buildId":"beef_1"}`))
+		case r.URL.Path == "/v1alpha1/builds/beef_1/events":
+			if files.Load() > 0 {
+				t.Error("the file was asked for before it was there")
+			}
+			sse(w, 1, 2, success)
+		default:
+			files.Add(1)
+			w.Header().Set("Etag", `"sha256:`+hex.EncodeToString(sum[:])+`"`)
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader("sif"))
+		}
+	}))
+	t.Cleanup(server.Close)
+	said, err := pulled(t, server.URL, filepath.Join(t.TempDir(), "x.sif"))
+	if err != nil || !strings.Contains(said, "line 1\nline 2\n") {
+		t.Errorf("it says %q, %v", said, err)
 	}
 }

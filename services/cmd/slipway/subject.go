@@ -13,13 +13,16 @@ import (
 // idForms is how every command that takes an ID says which ones.
 const idForms = "ID is a request's id, a build's, or the whole name that was answered: HOST/wt/ID/PATH:TAG."
 
+// orasScheme begins the name of a Singularity image.
+const orasScheme = "oras://"
+
 // subject is what an ID on the command line names: a request or a build.
 type subject struct{ request, build string }
 
 // readSubject reads an ID in any of its forms. It is made a part of a path.
 func readSubject(text string) (subject, error) {
 	id := text
-	if parts := strings.Split(text, "/"); len(parts) > 3 && parts[1] == "wt" {
+	if parts := strings.Split(strings.TrimPrefix(text, orasScheme), "/"); len(parts) > 3 && parts[1] == "wt" {
 		id = parts[2]
 	}
 	if stem, number, ok := strings.Cut(id, "_"); ok && stem != "" && number != "" && strings.Trim(stem, "0123456789abcdef") == "" && strings.Trim(number, "0123456789") == "" {

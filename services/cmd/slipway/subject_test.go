@@ -35,7 +35,7 @@ func answering(t *testing.T, answers map[string]string) (url string, calls *[]st
 func TestEveryIDForm(t *testing.T) {
 	t.Parallel()
 	const request, build = "abc123", "beef_1"
-	forms := []string{request, "localhost:9090/wt/" + request + "/builds:jq--beef", build}
+	forms := []string{request, "localhost:9090/wt/" + request + "/builds:jq--beef", "oras://localhost:9090/wt/" + request + "/builds:jq--beef", build}
 	asRequest, asBuild := "GET /v1alpha2/container/"+request, "GET /v1alpha1/builds/"+build
 	named := "POST /v1alpha2/container/"
 	answers := map[string]string{

@@ -745,9 +745,9 @@ type SubmitBuildRequest struct {
 	// Whether to say only what would happen, without starting or charging
 	// anything.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Builds that this one is made from, in the same repository. With the engine
-	// "index" one for each platform, which the recipe's platform names with a comma;
-	// with the engine "sif" the one image.
+	// Builds that this one is made from, at the same registry. With the engine
+	// "index" one for each platform, which the recipe's platform names with a comma, in
+	// the same repository; with the engine "sif" the one image.
 	Parts []*SubmitBuildRequest `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
 	// Ids of the parts' builds; set by the build room.
 	PartIds []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
@@ -1189,7 +1189,8 @@ type LocateBuildResponse struct {
 	Platform string `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
 	// "oci", or "sif" for a Singularity image.
 	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
-	// Whether what was requested with it is in it for good: it has the one name.
+	// Whether what was requested with it is in it for good, in a repository of its user's:
+	// it has the one name.
 	Frozen bool `protobuf:"varint,4,opt,name=frozen,proto3" json:"frozen,omitempty"`
 	// Whose it is, if only that identity may have it; "" means that it is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -1200,7 +1201,10 @@ type LocateBuildResponse struct {
 	// Why it failed: one of Build's reasons.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in words.
-	Message       string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
+	// Whether it lies in the service's own repository, and holds what a request added:
+	// who made none of these requests may not have it.
+	Added         bool `protobuf:"varint,10,opt,name=added,proto3" json:"added,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1296,6 +1300,13 @@ func (x *LocateBuildResponse) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *LocateBuildResponse) GetAdded() bool {
+	if x != nil {
+		return x.Added
+	}
+	return false
 }
 
 // ListEnginesRequest is empty.
@@ -1842,7 +1853,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bposition\x18\b \x01(\x05R\bposition\x12!\n" +
 	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xca\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xe0\x02\n" +
 	"\x13LocateBuildResponse\x120\n" +
 	"\x06target\x18\x01 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x16\n" +
@@ -1852,7 +1863,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x122\n" +
 	"\x05state\x18\a \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x12\x16\n" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\t \x01(\tR\amessage\"\x14\n" +
+	"\amessage\x18\t \x01(\tR\amessage\x12\x14\n" +
+	"\x05added\x18\n" +
+	" \x01(\bR\x05added\"\x14\n" +
 	"\x12ListEnginesRequest\"I\n" +
 	"\x13ListEnginesResponse\x122\n" +
 	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"\\\n" +

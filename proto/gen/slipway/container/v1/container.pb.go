@@ -1699,7 +1699,9 @@ type StreamSifRequest struct {
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// How many bytes are wanted at most; 0 means none, only the description of
 	// the image.
-	Length        int64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	Length int64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
+	// Whether a client begins to download it, which is charged as a pull.
+	Begins        bool `protobuf:"varint,4,opt,name=begins,proto3" json:"begins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1753,6 +1755,13 @@ func (x *StreamSifRequest) GetLength() int64 {
 		return x.Length
 	}
 	return 0
+}
+
+func (x *StreamSifRequest) GetBegins() bool {
+	if x != nil {
+		return x.Begins
+	}
+	return false
 }
 
 // StreamSifResponse is a part of a Singularity image.
@@ -2112,12 +2121,13 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x13RecordDigestRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\"\x16\n" +
-	"\x14RecordDigestResponse\"a\n" +
+	"\x14RecordDigestResponse\"y\n" +
 	"\x10StreamSifRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06length\x18\x03 \x01(\x03R\x06length\"r\n" +
+	"\x06length\x18\x03 \x01(\x03R\x06length\x12\x16\n" +
+	"\x06begins\x18\x04 \x01(\bR\x06begins\"r\n" +
 	"\x11StreamSifResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x12\n" +
