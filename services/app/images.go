@@ -15,10 +15,15 @@ import (
 func (a *App) keep() registry.Keep {
 	return registry.Keep{
 		Idle: a.cfg.StoreKeep, Lease: a.cfg.TokenTTL + min(time.Hour, a.cfg.TokenTTL), Size: int64(a.cfg.StoreSize),
-		// A push looks at what is there, and ends within its build's time.
-		Unnamed: max(a.cfg.BuildTimeoutUser, a.cfg.BuildTimeoutAnonymous) + time.Minute,
+		// A push looks at what is there, and ends within its build's time; but what steps
+		// are to be run on waits in the queue for who runs them.
+		Unnamed: max(a.cfg.BuildTimeoutUser, a.cfg.BuildTimeoutAnonymous) + waitForSteps,
 	}
 }
+
+// waitForSteps is how long the queue for builds in steps may be without a harm to
+// images that wait for theirs.
+const waitForSteps = 12 * time.Hour
 
 // collectImages removes from the store what nobody needs, from time to time.
 func (a *App) collectImages(ctx context.Context) error {

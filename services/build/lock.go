@@ -17,8 +17,9 @@ import (
 )
 
 // A lock is what a request's Conda packages stood for when it was made. The engine
-// conda makes the image of it. What is built in steps resolves its packages again, from
-// channels that may have changed since: there a lock is shown, and decides nothing.
+// conda makes the image of it. What is built from a generated Dockerfile alone resolves
+// its packages again, from channels that may have changed since: there a lock is shown,
+// and decides nothing.
 
 // GetBuildLock returns the lock of a build; of one that is made of others, theirs.
 // fault.NotFound where one is not known.

@@ -52,7 +52,9 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 		return nil, err
 	}
 	b, recipe := s.describe(rec), rec.request.GetRecipe()
-	b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
+	if recipe.GetEngine() != engineConda { // else these are a few lines of it
+		b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
+	}
 	b.CondaFile = rpc.Optional(recipe.GetCondaFile())
 	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
 	return &buildv1.DescribeBuildResponse{Build: b}, nil

@@ -2,36 +2,78 @@ package build
 
 import (
 	"context"
+	"slices"
 
+	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
 )
 
-// buildInSteps queues a build again whose engine found that something has to be run:
-// for the alternative that was asked for with it. Where there is none, or nobody can
-// build it, it is false, and the result ends the build and says why.
+// An image of Conda packages of which something has to be run is made in two parts, by
+// two engines, and maybe on two machines: the packages are put together, and the image
+// is pushed without a name; then BuildKit runs the rest on it, and gives it the name.
+// To everybody else it is one build.
+
+// hasSteps says whether it is known from the request that steps have to be run on the
+// image of its packages.
+func hasSteps(r *buildv1.Recipe) bool {
+	return r.GetEngine() == engineConda && (r.GetContainerFile() != "" || len(r.GetFiles()) > 0)
+}
+
+// inSteps is who makes the rest of a recipe for Conda packages.
+func inSteps(r *buildv1.Recipe) capability {
+	return capability{engineBuildKit, architecture(&buildv1.Recipe{Engine: engineBuildKit, Platform: r.GetPlatform()})}
+}
+
+// can says whether somebody can make all of a recipe: fault.Unsupported, with the
+// reason, where nobody can.
+func (s *Service) can(r *buildv1.Recipe) error {
+	if err := s.workers.able(capability{r.GetEngine(), architecture(r)}); err != nil || !hasSteps(r) {
+		return err
+	}
+	return s.workers.able(inSteps(r))
+}
+
+// buildInSteps queues a build again whose engine found that something has to be run on
+// the image that it has pushed. Where nobody can run it it is false, and the result ends
+// the build and says why.
 func (s *Service) buildInSteps(ctx context.Context, rec record, r *buildv1.Result) (goesOn bool, err error) {
 	if !rec.isPending() || rec.delivery > int64(r.GetDelivery()) {
 		return true, nil
 	}
-	next := proto.CloneOf(rec.request)
-	next.Recipe, next.Alternative = next.GetAlternative(), nil
-	if next.GetRecipe() == nil {
+	recipe := rec.request.GetRecipe()
+	if recipe.GetEngine() != engineConda || digest.Digest(r.GetDigest()).Validate() != nil {
 		return false, nil
 	}
-	if err := s.workers.able(capability{next.GetRecipe().GetEngine(), architecture(next.GetRecipe())}); err != nil {
+	if err := s.workers.able(inSteps(recipe)); err != nil {
 		if e, ok := fault.As(err); ok {
 			r.Message += ". " + e.Public
 		}
-		return false, nil
+		return false, nil //nolint:nilerr // the result says it
 	}
+	next := proto.CloneOf(rec.request)
+	next.Recipe = rest(rec.request, r)
 	if err := s.store.reroute(ctx, rec.id, next); err != nil {
 		return false, err
 	}
-	s.deps.Log.InfoContext(ctx, "A build goes on in steps", "build_id", rec.id, "engine", next.GetRecipe().GetEngine(), "why", r.GetMessage())
+	s.deps.Log.InfoContext(ctx, "A build goes on in steps", "build_id", rec.id, "image", r.GetDigest(), "why", r.GetMessage())
 	wake(s.queued)
 	return true, nil
 }
+
+// rest is what is left to be made of a build, from what its first part has pushed.
+func rest(req *buildv1.SubmitBuildRequest, r *buildv1.Result) *buildv1.Recipe {
+	out, to := proto.CloneOf(req.GetRecipe()), req.GetTarget()
+	out.Engine, out.LockDigest = engineBuildKit, ""
+	out.Source = &containerv1.Source{Registry: to.GetRegistry(), Repository: to.GetRepository(), Reference: r.GetDigest()}
+	out.ContainerFile = r.GetSteps().GetContainerFile() + out.GetContainerFile()
+	out.Files = slices.Concat(out.GetFiles(), r.GetSteps().GetFiles())
+	return out
+}
+
+// isRest says whether a recipe goes on from what the same build has pushed before.
+func isRest(r *buildv1.Recipe) bool { return r.GetEngine() == engineBuildKit && r.GetSource() != nil }

@@ -15,15 +15,17 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
 )
 
 // packages is a request for an image of locked packages.
 func (p *deployment) packages(text, records string, who *platformv1.Identity) *buildv1.SubmitBuildRequest {
 	r := p.request(text, "", who)
 	sum := sha256.Sum256([]byte(records))
-	r.Recipe, r.Alternative = &buildv1.Recipe{Engine: "conda", Platform: "linux/amd64", LockDigest: hex.EncodeToString(sum[:])}, r.GetRecipe()
+	r.Recipe = &buildv1.Recipe{Engine: "conda", Platform: "linux/amd64", LockDigest: hex.EncodeToString(sum[:])}
 	r.Lock = &condav1.SolvePackagesResponse{
 		Answer:  &condav1.LockPackagesResponse{Locks: []*condav1.PlatformLock{{Platform: proto.String("linux/amd64")}}},
 		Records: []string{records}, Subdirs: []string{"linux-64"},
@@ -31,32 +33,77 @@ func (p *deployment) packages(text, records string, who *platformv1.Identity) *b
 	return r
 }
 
-// needsSteps reports what a package's script means.
-func (j taken) needsSteps(t *testing.T) {
+// needsSteps reports what a package's script means, on the image with a digest.
+func (j taken) needsSteps(t *testing.T, digest string) {
 	t.Helper()
 	j.publish(t, buildbus.Results, j.id+".steps", &buildv1.Result{
 		BuildId: j.id, Delivery: j.delivery, Ticket: j.job.GetTicket(), NeedsSteps: true, Reason: "build", Message: "The package x runs a script when it is installed",
+		Digest: digest, Steps: &buildv1.Steps{ContainerFile: "FROM here\n", Files: []*buildv1.File{{Path: "links", Content: []byte("x")}}},
 	})
 }
 
-// TestLockedPackages: a worker gets the lock with the job, for any architecture; and a
-// build goes on in steps where something has to be run.
+// describe is the record of a build.
+func (r replica) describe(t *testing.T, id string) *buildv1.Build {
+	t.Helper()
+	d, err := r.DescribeBuild(t.Context(), &buildv1.DescribeBuildRequest{BuildId: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.GetBuild()
+}
+
+// assembled is the digest of an image that a worker has pushed without a name.
+const assembled = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+// TestLockedPackages: a worker gets the lock with the job, for any architecture; and
+// where something has to be run the build goes on in steps, from the image that the
+// worker has pushed.
 func TestLockedPackages(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
+	p.logins = caller.NewKeychain(map[string]upstream.Login{p.up.Host: {Username: "service", Password: "x"}}, nil).
+		WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
 	r := p.replica(t, 100)
 	w := newWorker(t, p.bus, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	req := p.packages("a", `[{"name":"samtools"}]`, nil)
+	req.Recipe.ContainerFile, req.Recipe.Files = "RUN true\n", []*buildv1.File{{Path: "requirements", Content: []byte("y")}}
 	r.submit(t, req)
 	job := w.take(t, r, 1)
 	if job.job.GetLock() != req.GetLock().GetRecords()[0] || job.job.GetRecipe().GetEngine() != "conda" {
 		t.Errorf("the job is %v", job.job)
 	}
-	job.needsSteps(t)
+	to := req.GetTarget()
+	login := func(j taken, repository string) *buildv1.GetBuildCredentialsResponse {
+		t.Helper()
+		got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
+			Ticket: j.job.GetTicket(), Registry: to.GetRegistry(), Repository: repository, Purpose: buildv1.LoginPurpose_LOGIN_PURPOSE_READ,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := login(job, to.GetRepository()); got.GetPassword() != "" {
+		t.Error("the packages are put together with a login to read what they become")
+	}
+	if d := r.describe(t, job.id); d.ContainerFile != nil {
+		t.Errorf("before its steps it is shown with %q", d.GetContainerFile())
+	}
+	job.needsSteps(t, assembled)
 	again := w.take(t, r, 1)
-	if again.id != job.id || again.job.GetRecipe().GetEngine() != "buildkit" || !strings.Contains(again.job.GetRecipe().GetContainerFile(), "FROM scratch") || again.job.GetLock() != "" {
+	recipe := again.job.GetRecipe()
+	if again.id != job.id || recipe.GetEngine() != "buildkit" || recipe.GetContainerFile() != "FROM here\nRUN true\n" || len(recipe.GetFiles()) != 2 || again.job.GetLock() != "" {
 		t.Errorf("in steps it is %v", again.job)
+	}
+	if src := recipe.GetSource(); src.GetReference() != assembled || src.GetRepository() != to.GetRepository() || src.GetRegistry() != to.GetRegistry() {
+		t.Errorf("its steps are run on %v", src)
+	}
+	if login(again, to.GetRepository()).GetPassword() == "" || login(again, to.GetRepository()+"/other").GetPassword() != "" {
+		t.Error("steps read what the build has pushed, and nothing beside it")
+	}
+	if d := r.describe(t, job.id); d.GetContainerFile() != recipe.GetContainerFile() {
+		t.Errorf("in steps it is shown with %q", d.GetContainerFile())
 	}
 	again.succeed(t, "sha256:"+req.GetContentDigest())
 	again.ended(t, r)
@@ -78,15 +125,36 @@ func TestNobodyBuildsInSteps(t *testing.T) {
 	w := newWorker(t, p.bus, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	req := p.packages("a", `[{"name":"samtools"}]`, nil)
-	req.Alternative.Platform = "linux/riscv64"
+	req.Recipe.Platform = "linux/riscv64"
 	r.submit(t, req)
 	job := w.take(t, r, 1)
 	p.sleep(20 * time.Second) // workers that are on their way would have been heard
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
-	job.needsSteps(t)
+	job.needsSteps(t, assembled)
 	job.ended(t, r)
 	b, err := r.AwaitBuild(t.Context(), &buildv1.AwaitBuildRequest{BuildId: job.id})
 	if err != nil || b.GetReason() != "build" || !strings.HasPrefix(b.GetMessage(), "The package x runs a script when it is installed. No worker") {
+		t.Errorf("it ended as %v, %v", b, err)
+	}
+	known := p.packages("b", `[{"name":"samtools"}]`, nil)
+	known.Recipe.Platform, known.Recipe.ContainerFile = "linux/riscv64", "RUN true\n"
+	if _, err := r.SubmitBuild(t.Context(), known); !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "riscv64") {
+		t.Errorf("with steps that are known beforehand: %v", err)
+	}
+}
+
+// TestStepsWithoutAnImage: what is not there cannot be gone on from.
+func TestStepsWithoutAnImage(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	r := p.replica(t, 100)
+	w := newWorker(t, p.bus, 4)
+	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
+	r.submit(t, p.packages("a", `[{"name":"samtools"}]`, nil))
+	job := w.take(t, r, 1)
+	job.needsSteps(t, "latest")
+	job.ended(t, r)
+	if b, err := r.AwaitBuild(t.Context(), &buildv1.AwaitBuildRequest{BuildId: job.id}); err != nil || b.GetReason() != "build" {
 		t.Errorf("it ended as %v, %v", b, err)
 	}
 }

@@ -170,7 +170,7 @@ func (s *Service) cached(id string) *buildv1.SubmitBuildResponse {
 // admit charges the caller and queues a build; nil when another request was
 // faster.
 func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
-	if err := s.workers.able(capability{req.GetRecipe().GetEngine(), architecture(req.GetRecipe())}); err != nil {
+	if err := s.can(req.GetRecipe()); err != nil {
 		return nil, err
 	}
 	rec, err := s.newRecord(ctx, req)

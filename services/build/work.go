@@ -166,6 +166,8 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	}
 	src := recipe.GetSource()
 	switch isSource := repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
+	case isSource && isRest(recipe):
+		return s.pushLogin(ctx, rec, repo)
 	case isSource && len(rec.request.GetPartIds()) > 0: // it was pushed by the build before
 		read = s.deps.Keychain.Target
 	case !isSource && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):

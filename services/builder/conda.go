@@ -83,7 +83,7 @@ func (c *Conda) Problem() string { return c.problem }
 func (c *Conda) Run(context.Context) error { return nil }
 
 // Build makes the image of a lock. The same lock on the same base image gives the same
-// digest. A package that has to run something is StepsNeeded.
+// digest. Where something has to be run on it, that is StepsNeeded.
 func (c *Conda) Build(ctx context.Context, job Job, out Output) (string, error) {
 	records, err := c.lock(job)
 	if err != nil {
@@ -104,11 +104,7 @@ func (c *Conda) Build(ctx context.Context, job Job, out Output) (string, error) 
 	}
 	defer c.prune(out)
 	e := &environment{Conda: c, job: job, out: out, records: records, from: from, to: to, doors: doors}
-	digest, err := e.put(ctx)
-	if needs := new(StepsNeeded); errors.As(err, &needs) {
-		out.Print("", needs.Message+": that takes a build in steps")
-	}
-	return digest, err
+	return e.put(ctx)
 }
 
 // lock reads what the image is made of.

@@ -11,7 +11,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
@@ -55,10 +54,9 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", blamed(err)
 	}
-	for i, p := range packages {
-		if err := e.scripts(e.records[i], p); err != nil {
-			return "", err
-		}
+	left, err := e.remainder(packages)
+	if err != nil {
+		return "", err
 	}
 	layers, err := m.Layers(ctx, e.records, packages)
 	if err != nil {
@@ -68,7 +66,14 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return e.push(ctx, m, image)
+	if left.why == "" {
+		return e.finish(ctx, m, image)
+	}
+	pushed, err := e.push(ctx, m, image, false)
+	if err != nil {
+		return "", err
+	}
+	return "", e.needed(left, image, pushed)
 }
 
 // lostLayer tells a layer that has to be made again from other failures.
@@ -79,8 +84,7 @@ func lostLayer(err error) error {
 	return blamed(err)
 }
 
-// maker makes the layers, and says how far it is. A package that needs steps ends it
-// at once.
+// maker makes the layers, and says how far it is.
 func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	var came atomic.Int64
 	made, missing := 0, 0
@@ -102,9 +106,6 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 		Made: func(rec conda.Record, p layering.Package) {
 			made++
 			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", made, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
-			if err := needsSteps(rec, p); err != nil {
-				stop(err)
-			}
 		},
 	}
 }
@@ -119,35 +120,7 @@ func (e *environment) scope() string {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// needsSteps is a package that cannot be installed without running something; nil for
-// any other.
-func needsSteps(rec conda.Record, p layering.Package) error {
-	for _, s := range p.LinkScripts {
-		if s.Effect() == artifact.MustRun {
-			return &StepsNeeded{Failure{Reason: Build, Message: fmt.Sprintf("The package %s %s %s runs a script when it is installed (%s)", rec.Name, rec.Version, rec.Build, s.Path)}}
-		}
-	}
-	return nil
-}
-
-// scripts prints what scripts of a package would say.
-func (e *environment) scripts(rec conda.Record, p layering.Package) error {
-	if err := needsSteps(rec, p); err != nil {
-		return err
-	}
-	for _, s := range p.LinkScripts {
-		if s.Effect() != artifact.Message {
-			continue
-		}
-		for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
-			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
-		}
-	}
-	return nil
-}
-
-// image puts the packages on the base image, and the configuration of a frozen image
-// on both.
+// image puts the packages on the base image.
 func (e *environment) image(ctx context.Context, packages []layering.Package, layers []layering.Layer) (layering.Image, error) {
 	base, err := e.base(ctx)
 	if err != nil {
@@ -167,17 +140,23 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	if len(image.NotRun) > 0 {
 		e.out.Print("", "What these scripts would set in a shell is not set in the image: "+strings.Join(image.NotRun, ", "))
 	}
-	add := oci.AdditionOf(e.job.Recipe.GetConfig())
-	if add.IsZero() {
-		return image, nil
-	}
-	e.out.Print("", "Putting the configuration on top of the image")
-	augmented, err := oci.Augment(ctx, made{image.Image}, image.Manifest, add, platform)
-	if err != nil {
-		return layering.Image{}, blamed(err)
-	}
-	image.Image = augmented.Images[0]
 	return image, nil
+}
+
+// finish puts the configuration of a frozen image on top, and pushes the image.
+func (e *environment) finish(ctx context.Context, m *layering.Maker, image layering.Image) (string, error) {
+	if add := oci.AdditionOf(e.job.Recipe.GetConfig()); !add.IsZero() {
+		e.out.Print("", "Putting the configuration on top of the image")
+		augmented, err := oci.Augment(ctx, made{image.Image}, image.Manifest, add, image.Platform)
+		if err != nil {
+			return "", blamed(err)
+		}
+		image.Image = augmented.Images[0]
+		if err := e.to.addLayers(ctx, e.job.Recipe.GetConfig(), image.Platform); err != nil {
+			return "", e.to.failed(ctx, notPushed, err)
+		}
+	}
+	return e.push(ctx, m, image, true)
 }
 
 // titleBytes is how long the title of an image may be.
@@ -224,20 +203,22 @@ func (m made) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
 	return m.Image.Config.Bytes, nil
 }
 
-// push sends what is not there, the name last.
-func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image) (string, error) {
-	const what = "The image could not be pushed"
-	name := targetName(e.job.Target) + ":" + e.job.Target.GetTag()
-	e.out.Print("push", fmt.Sprintf("Pushing %d layers of packages on %s to %s", len(image.Layers), e.from.name, name))
-	if err := e.to.addLayers(ctx, e.job.Recipe.GetConfig(), image.Platform); err != nil {
-		return "", e.to.failed(ctx, what, err)
+const notPushed = "The image could not be pushed"
+
+// push sends what is not there, the name last; without a name, the image is had by its
+// digest alone.
+func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image, named bool) (string, error) {
+	name := targetName(e.job.Target)
+	if named {
+		name += ":" + e.job.Target.GetTag()
 	}
-	pushed, err := m.Push(ctx, &repository{target: e.to, base: e.from}, image)
+	e.out.Print("push", fmt.Sprintf("Pushing %d layers of packages on %s to %s", len(image.Layers), e.from.name, name))
+	pushed, err := m.Push(ctx, &repository{target: e.to, base: e.from, nameless: !named}, image)
 	if errors.Is(err, layering.ErrGone) {
 		return "", fmt.Errorf("%w: %w", errLayerGone, err)
 	}
 	if err != nil {
-		return "", e.to.failed(ctx, what, err)
+		return "", e.to.failed(ctx, notPushed, err)
 	}
 	e.out.Print("", fmt.Sprintf("%d layers were there; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
 	return pushed.Root.Digest.String(), nil

@@ -169,10 +169,17 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	if err != nil {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message = string(f.Reason), f.Message
-		result.NeedsSteps = bctx.Err() == nil && errors.As(err, new(*StepsNeeded))
+		needs := new(StepsNeeded)
+		if result.NeedsSteps = bctx.Err() == nil && errors.As(err, &needs); result.NeedsSteps {
+			result.Digest, result.Steps = needs.Digest, needs.Steps
+		}
 	}
 	cancel()
-	ended(q.engine, result.GetReason(), w.Now().Sub(start))
+	reason := result.GetReason()
+	if result.GetNeedsSteps() { // the engine has done its part
+		reason = ""
+	}
+	ended(q.engine, reason, w.Now().Sub(start))
 	if drained {
 		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.end(ctx); return nil })
 		w.handBack(msg, job, errDrained)

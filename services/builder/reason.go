@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
 // Reason is why there is no image.
@@ -40,9 +42,16 @@ func (f *Failure) Error() string {
 // Unwrap gives the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// StepsNeeded is the failure of an engine that runs nothing, where something has to be
-// run.
-type StepsNeeded struct{ Failure }
+// StepsNeeded is how an engine that runs nothing ends a build of which something has to
+// be run: what it has made is where the rest begins. Where nobody can run it, it is a
+// failure.
+type StepsNeeded struct {
+	Failure
+	// Digest is of the image that was pushed to the target's repository, without a name.
+	Digest string
+	// Steps are what has to be run on it, before the recipe's own lines.
+	Steps *buildv1.Steps
+}
 
 // Unwrap gives the failure.
 func (s *StepsNeeded) Unwrap() error { return &s.Failure }

@@ -14,6 +14,8 @@ type repository struct {
 	*target
 	// base is the image that it is put on.
 	base *sourceImage
+	// nameless says that the image gets no name.
+	nameless bool
 }
 
 // Has asks for a blob. What cannot be asked for is sent: then the registry says why
@@ -40,7 +42,7 @@ func (r *repository) Bring(ctx context.Context, d ocispec.Descriptor) error {
 // Manifest sends a document.
 func (r *repository) Manifest(ctx context.Context, doc oci.Document, named bool) error {
 	name := r.ref
-	if !named {
+	if !named || r.nameless {
 		name = name.SetDigest(doc.Digest.String())
 	}
 	return r.manifest(ctx, name, doc)

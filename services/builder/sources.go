@@ -13,6 +13,7 @@ import (
 	"github.com/moby/buildkit/sourcepolicy/policysession"
 	"github.com/opencontainers/go-digest"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -37,8 +38,10 @@ type sources struct {
 	registries Registries
 	logins     *logins
 	scope      string
-	// forbidden are "<host>/<repository>", with all below, that no step may read.
+	// forbidden are "<host>/<repository>", with all below, that no step may read, but for
+	// the one image that is the build's own source; nil for none.
 	forbidden []string
+	source    *containerv1.Source
 
 	mu   sync.Mutex
 	seen map[string]string // why an image is refused; "" when it is not
@@ -51,7 +54,7 @@ type sources struct {
 
 func newSources(r Registries, l *logins, job Job) *sources {
 	return &sources{
-		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, seen: map[string]string{},
+		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), seen: map[string]string{},
 		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
 	}
 }
@@ -133,7 +136,7 @@ func (s *sources) ask(ctx context.Context, name string) string {
 	}
 	for _, f := range s.forbidden {
 		host, path, _ := strings.Cut(f, "/")
-		if oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
+		if !s.isSource(ref) && oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
@@ -150,4 +153,11 @@ func (s *sources) ask(ctx context.Context, name string) string {
 		return f.Public
 	}
 	return "the registry " + ref.Registry + " did not say whether the image may be read"
+}
+
+// isSource says whether an image is the one that the build itself has pushed before, to
+// go on from it.
+func (s *sources) isSource(ref oci.Reference) bool {
+	return s.source != nil && oci.SameHost(ref.Registry, s.source.GetRegistry()) && ref.Repository == s.source.GetRepository() &&
+		ref.Digest != "" && ref.Digest.String() == s.source.GetReference()
 }

@@ -15,6 +15,9 @@ import (
 )
 
 func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
+	if b.refuseEngine == "buildkit" {
+		return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{{Name: "buildkit", Problem: "runc is missing"}, {Name: "conda", Architectures: []string{"any"}}}}, nil
+	}
 	return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
 		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}},
 		{Name: "sif", Problem: "tar2sqfs is not installed"}, {Name: "conda", Problem: "layers cannot be kept"},

@@ -26,7 +26,9 @@ func (s *Service) buildRequest(ctx context.Context, r request, who *platformv1.I
 		if err != nil {
 			return nil, err
 		}
-		b.Recipe.ContextData = contextData
+		if b.GetRecipe().GetContext() != nil {
+			b.Recipe.ContextData = contextData
+		}
 		builds = append(builds, b)
 	}
 	switch {
@@ -45,16 +47,15 @@ func (s *Service) buildRequest(ctx context.Context, r request, who *platformv1.I
 func (s *Service) partRequest(ctx context.Context, r request, p part, who *platformv1.Identity, to destination) (*buildv1.SubmitBuildRequest, error) {
 	lock, preface := r.foreseen.of(p.platform, r.isDirect())
 	recipe := r.message(p.platform)
-	var alternative *buildv1.Recipe
 	if r.isDirect() {
-		recipe, alternative = r.directMessage(p.platform, lock), recipe
+		recipe = r.directMessage(p.platform, lock)
 	}
 	digest := contentDigest(recipe, to.registry, to.repository, to.scope)
 	b := &buildv1.SubmitBuildRequest{
 		ContentId: digest[:16], ContentDigest: digest, Recipe: recipe, Scope: to.scope,
 		Target:   &buildv1.Target{Registry: to.registry, CacheRepository: r.raw.GetCacheRepository()},
 		Identity: who, ClientIp: clientIP(ctx), DryRun: r.raw.GetDryRun(),
-		Lock: lock, Preface: preface, Alternative: alternative,
+		Lock: lock, Preface: preface,
 	}
 	r.setName(b, to)
 	if !to.own && s.deps.owns(to.registry, b.GetTarget().GetRepository()) {
@@ -81,6 +82,15 @@ func (r request) message(p ocispec.Platform) *buildv1.Recipe {
 	return out
 }
 
+// shownFile is the Dockerfile that what is made of builds is shown with; "" where they
+// begin with packages.
+func (r request) shownFile() string {
+	if r.isDirect() {
+		return ""
+	}
+	return r.recipe.containerFile
+}
+
 // indexOf is an index over builds.
 func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *buildv1.SubmitBuildRequest {
 	out := proto.CloneOf(builds[0])
@@ -88,10 +98,10 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{
 		Engine: "index", Format: "oci", Platform: oci.Platforms(r.platforms),
-		ContainerFile: builds[0].GetRecipe().GetContainerFile(), CondaFile: r.recipe.condaFile,
+		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile,
 	}
 	r.setName(out, to)
-	out.Lock, out.Preface, out.Alternative = nil, "", nil
+	out.Lock, out.Preface = nil, ""
 	out.Parts = builds
 	return out
 }
@@ -103,7 +113,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	out := proto.CloneOf(b)
 	out.Recipe = &buildv1.Recipe{
 		Engine: formatSif, Format: formatSif, Platform: b.GetRecipe().GetPlatform(),
-		ContainerFile: b.GetRecipe().GetContainerFile(), CondaFile: r.recipe.condaFile,
+		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile,
 	}
 	if r.addsToSif() {
 		out.Recipe.Config = withoutContents(r.raw.GetContainerConfig())
@@ -112,7 +122,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	out.ContentId = out.GetContentDigest()[:16]
 	r.setName(out, to)
 	out.Target.CacheRepository, out.Repositories = "", nil
-	out.Lock, out.Preface, out.Alternative = nil, "", nil
+	out.Lock, out.Preface = nil, ""
 	out.Parts = []*buildv1.SubmitBuildRequest{b}
 	return out
 }

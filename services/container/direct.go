@@ -19,18 +19,23 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 )
 
 // Images of Conda packages that were solved are put together of the packages
-// themselves, and nothing is run for them. Which packages, and the base image's digest,
+// themselves; what the request wants run is run on that. Which packages, and the base image's digest,
 // decide such an image; how they were asked for does not. The same request stands for
 // the same packages until its lock is forgotten (conda_lock_ttl): pipelines that are
 // run again want the image that they had.
 
-// canBeDirect says whether nothing has to be run, as far as the request says.
-func (r request) canBeDirect() bool {
-	return r.recipe.packages != nil && r.recipe.steps == ""
+// canBeDirect says whether the packages can be put together, once they are known.
+func (r request) canBeDirect() bool { return r.recipe.packages != nil }
+
+// putsPackages says whether a worker is there that puts packages together.
+func (s *Service) putsPackages(ctx context.Context) bool {
+	resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})
+	return err == nil && slices.ContainsFunc(resp.GetEngines(), func(e *buildv1.Engine) bool {
+		return e.GetName() == "conda" && len(e.GetArchitectures()) > 0
+	})
 }
 
 // withoutSteps adds to the reason why nobody builds in steps what of a request for Conda
@@ -49,10 +54,7 @@ func (r request) directly(base digest.Digest) request {
 	recipe := *r.recipe
 	recipe.baseDigest = base
 	recipe.names = recipe.names.In(r.foreseen.solved.GetAnswer().GetLocks()[0].GetPackages())
-	recipe.parts = slices.Clone(recipe.parts)
-	for i := range recipe.parts {
-		recipe.parts[i].images = []oci.Reference{recipe.base}
-	}
+	recipe.parts = recipe.afterwards.parts
 	r.recipe = &recipe
 	return r
 }
@@ -65,7 +67,11 @@ func (r request) directMessage(p ocispec.Platform, lock *condav1.SolvePackagesRe
 	sum := sha256.Sum256([]byte(lock.GetRecords()[0]))
 	out := &buildv1.Recipe{
 		Engine: "conda", Format: "oci", Platform: platforms.Format(p), CondaFile: r.recipe.condaFile, LockDigest: hex.EncodeToString(sum[:]),
-		Source: &containerv1.Source{Registry: r.recipe.base.Registry, Repository: r.recipe.base.Repository, Reference: r.recipe.baseDigest.String()},
+		Source:        &containerv1.Source{Registry: r.recipe.base.Registry, Repository: r.recipe.base.Repository, Reference: r.recipe.baseDigest.String()},
+		ContainerFile: r.recipe.afterwards.lines, Files: r.recipe.afterwards.files,
+	}
+	if l := r.raw.GetBuildContext(); l.GetLocation() != "" && out.GetContainerFile() != "" {
+		out.Context = layerWithoutContent(l)
 	}
 	if r.raw.GetFreeze() {
 		out.Config = withoutContents(r.raw.GetContainerConfig())
@@ -109,11 +115,15 @@ func (s *Service) remember(ctx context.Context, r request, who *platformv1.Ident
 		return err
 	}
 	id, own := r.lockIDs(caller.Of(who))
+	now := s.deps.Now()
+	since := now.Add(-s.deps.CondaLockTTL)
+	if r.raw.GetRefresh() { // what the request stands for for others stays
+		id, since = own, now
+	}
 	if r.foreseen.solved.GetPrivate() {
 		id = own
 	}
-	now := s.deps.Now()
-	if err := s.store.putLock(ctx, id, packed, r.recipe.baseDigest, now, now.Add(-s.deps.CondaLockTTL)); err != nil {
+	if err := s.store.putLock(ctx, id, packed, r.recipe.baseDigest, now, since); err != nil {
 		s.deps.Log.WarnContext(ctx, "A lock was not remembered", "err", err)
 	}
 	return nil

@@ -3,6 +3,7 @@ package container_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,9 +49,6 @@ func TestTheLockDecidesTheImage(t *testing.T) {
 	if r := b.GetRecipe(); r.GetEngine() != "conda" || len(r.GetLockDigest()) != 64 || !strings.HasPrefix(r.GetSource().GetReference(), "sha256:") || r.GetContainerFile() != "" || len(b.GetLock().GetRecords()) != 1 {
 		t.Errorf("the build room is asked for %v", b)
 	}
-	if a := b.GetAlternative(); a.GetEngine() != "buildkit" || !strings.Contains(a.GetContainerFile(), "micromamba") {
-		t.Errorf("its alternative is %v", a)
-	}
 	if !strings.HasSuffix(first.GetTargetImage(), ":bwa-0.7.18_samtools-1.20--"+b.GetContentId()) {
 		t.Errorf("the name is %s", first.GetTargetImage())
 	}
@@ -64,7 +62,7 @@ func TestTheLockDecidesTheImage(t *testing.T) {
 	both := s.packages("bwa", "samtools=1.20")
 	both.ContainerPlatform = "linux/amd64,linux/arm64"
 	s.must(t, both)
-	if index := s.builds.last(t); len(index.GetParts()) != 2 || index.GetParts()[0].GetContentDigest() != b.GetContentDigest() || index.GetLock() != nil || index.GetAlternative() != nil || index.GetRecipe().GetContainerFile() != "" {
+	if index := s.builds.last(t); len(index.GetParts()) != 2 || index.GetParts()[0].GetContentDigest() != b.GetContentDigest() || index.GetLock() != nil || index.GetRecipe().GetContainerFile() != "" {
 		t.Errorf("for two platforms it is %v", index)
 	}
 }
@@ -130,24 +128,76 @@ func TestFrozenPackages(t *testing.T) {
 	}
 }
 
-// TestWhatIsMadeInSteps: what has to be run is built as ever, and so is everything where
-// no worker puts packages together.
+// TestWhatIsRunOnPackages: the packages are put together, and what the request wants run
+// goes with them, and decides the image, too.
+func TestWhatIsRunOnPackages(t *testing.T) {
+	t.Parallel()
+	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
+	plain := s.must(t, s.packages("samtools", "bwa"))
+	commands, file := s.packages("samtools", "bwa"), s.packages()
+	commands.Packages.CondaOpts.Commands = []string{"RUN true", "USER 1"}
+	file.Packages.Entries, file.Packages.Environment = nil, encoded("dependencies: [bwa, samtools, pip: [numpy==2.0, 'six']]")
+	for name, tc := range map[string]struct {
+		r            *containerv1.ContainerRequest
+		lines, files string
+	}{
+		"commands":                     {commands, "RUN true\nUSER 1\n", ""},
+		"pip":                          {s.packages("samtools", "bwa", "pip:numpy==2.0", "pip:six"), "", "numpy==2.0\nsix\n"},
+		"packages of pip, from a file": {file, "", "numpy==2.0\nsix\n"},
+	} {
+		got := s.must(t, tc.r)
+		r := s.builds.last(t).GetRecipe()
+		files := ""
+		for _, f := range r.GetFiles() {
+			if files += string(f.GetContent()); f.GetPath() != ".slipway/requirements.txt" {
+				t.Errorf("%s: a file %s", name, f.GetPath())
+			}
+		}
+		if r.GetEngine() != "conda" || len(r.GetLockDigest()) != 64 || r.GetContainerFile() != tc.lines || files != tc.files || got.GetBuildId() == plain.GetBuildId() {
+			t.Errorf("%s: %v is %v", name, got, r)
+		}
+	}
+	stolen := s.packages("samtools")
+	stolen.Packages.CondaOpts.Commands = []string{"COPY --from=" + s.secret + " / /"}
+	if _, err := s.ask(t, stolen); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "packages.condaOpts") {
+		t.Errorf("with an image that the caller cannot read: %v", err)
+	}
+}
+
+// TestPipIsAskedFor: who has pip install something gets pip, whoever wrote it down.
+func TestPipIsAskedFor(t *testing.T) {
+	t.Parallel()
+	conda := &solver{answer: solvedTo()}
+	s := newSolvedSite(t, conda, time.Minute)
+	file := s.packages()
+	file.Packages.Entries, file.Packages.Environment = nil, encoded("dependencies: [bwa, pip: [six]]")
+	s.must(t, file)
+	if got := conda.asked[0].GetLock().GetPackages().GetEntries(); !slices.Equal(got, []string{"bwa", "pip"}) {
+		t.Errorf("asked for %q", got)
+	}
+}
+
+// TestWhatIsMadeInSteps: who chooses the installer has it, and so has everybody where no
+// worker puts packages together. Where nobody can run code, the answer says what needs
+// it.
 func TestWhatIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
-	commands, template := s.packages("samtools", "bwa"), s.packages("samtools", "bwa")
-	commands.Packages.CondaOpts.Commands = []string{"RUN true"}
+	template := s.packages("samtools", "bwa")
 	template.BuildTemplate = "conda/micromamba:v2"
-	for name, r := range map[string]*containerv1.ContainerRequest{"pip": s.packages("samtools", "pip:numpy"), "commands": commands, "a template": template} {
-		r.Packages.CondaOpts.MambaImage = "" // docker.io cannot be reached from here
-		if _, err := s.ask(t, r); err == nil || !strings.Contains(err.Error(), "docker.io") {
-			t.Errorf("%s: %v", name, err)
-		}
+	if _, err := s.ask(t, template); err == nil || !strings.Contains(err.Error(), "docker.io") { // which cannot be reached from here
+		t.Errorf("a template: %v", err)
 	}
 	s.builds.refuseEngine = "buildkit"
-	commands.Packages.CondaOpts.MambaImage = s.packages("samtools").Packages.CondaOpts.BaseImage
-	if _, err := s.ask(t, commands); !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "because of packages.condaOpts.mambaImage") {
-		t.Errorf("without a worker for Dockerfiles: %v", err)
+	commands, own := s.packages("samtools"), s.packages("samtools")
+	commands.Packages.CondaOpts.Commands = []string{"RUN true"}
+	own.Packages.CondaOpts.MambaImage = own.GetPackages().GetCondaOpts().GetBaseImage()
+	for why, r := range map[string]*containerv1.ContainerRequest{
+		"packages.condaOpts.mambaImage": own, "packages.condaOpts.commands": commands, "what pip installs": s.packages("samtools", "pip:numpy"),
+	} {
+		if _, err := s.ask(t, r); !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "because of "+why) {
+			t.Errorf("without a worker for Dockerfiles, %s: %v", why, err)
+		}
 	}
 	s.builds.refuseEngine = "conda"
 	if _, err := s.ask(t, s.packages("samtools", "bwa")); err == nil || !strings.Contains(err.Error(), "docker.io") {
@@ -155,10 +205,100 @@ func TestWhatIsMadeInSteps(t *testing.T) {
 	}
 }
 
-// refused is the answer for an engine that no worker has.
+// refused is the answer for an engine that no worker has, and that a request needs.
 func refused(req *buildv1.SubmitBuildRequest, engine string) error {
-	if engine == "" || req.GetRecipe().GetEngine() != engine {
-		return nil
+	r := req.GetRecipe()
+	steps := r.GetContainerFile() != "" || len(r.GetFiles()) > 0
+	if engine != "" && (r.GetEngine() == engine || r.GetEngine() == "conda" && engine == "buildkit" && steps) {
+		return fault.Unsupported.Newf("No worker of this service can do that")
 	}
-	return fault.Unsupported.Newf("No worker of this service can do that")
+	return nil
+}
+
+// TestRefresh: a request that is solved anew stands for something new from then on, for
+// who asked; where that is the same packages, it is the same image.
+func TestRefresh(t *testing.T) {
+	t.Parallel()
+	conda := &solver{answer: solvedTo()}
+	s := newSolvedSite(t, conda, time.Minute)
+	refresh := func(r *containerv1.ContainerRequest) *containerv1.ContainerRequest { r.Refresh = true; return r }
+	first := s.must(t, s.packages("samtools", "bwa"))
+	if same := s.must(t, refresh(s.packages("samtools", "bwa"))); same.GetBuildId() != first.GetBuildId() || len(conda.asked) != 2 {
+		t.Errorf("asked %d times, with nothing new it is %v", len(conda.asked), same)
+	}
+	conda.mu.Lock()
+	conda.answer = solvedTo(func(r *condav1.SolvePackagesResponse) { r.Records[0] = `[{"name":"samtools","version":"1.21"}]` })
+	conda.mu.Unlock()
+	if again := s.must(t, s.packages("samtools", "bwa")); again.GetBuildId() != first.GetBuildId() {
+		t.Errorf("without refresh it is %v", again)
+	}
+	newer := s.must(t, as("ada", refresh(s.packages("samtools", "bwa"))))
+	if newer.GetBuildId() == first.GetBuildId() {
+		t.Error("with refresh it is what it was")
+	}
+	if hers := s.must(t, as("ada", s.packages("samtools", "bwa"))); hers.GetBuildId() != newer.GetBuildId() {
+		t.Errorf("afterwards it is %v, and was %v", hers, newer)
+	}
+	if others := s.must(t, s.packages("samtools", "bwa")); others.GetBuildId() != first.GetBuildId() || len(conda.asked) != 3 {
+		t.Errorf("asked %d times; for others it is %v", len(conda.asked), others)
+	}
+	conda.mu.Lock()
+	conda.answer = conflict("needs")
+	conda.mu.Unlock()
+	if _, err := s.ask(t, as("ada", refresh(s.packages("samtools", "bwa")))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), whyNot) {
+		t.Errorf("what cannot be any more: %v", err)
+	}
+	if hers := s.must(t, as("ada", s.packages("samtools", "bwa"))); hers.GetBuildId() != newer.GetBuildId() {
+		t.Errorf("what cannot be is remembered: %v", hers)
+	}
+}
+
+// TestRefreshIsForPackages: it is refused where nothing is solved.
+func TestRefreshIsForPackages(t *testing.T) {
+	t.Parallel()
+	s := newSolvedSite(t, &solver{answer: fails(fault.Unavailable.Newf("no channel"))}, time.Minute)
+	own := s.packages("samtools")
+	own.Packages.CondaOpts.MambaImage = s.image
+	for name, r := range map[string]*containerv1.ContainerRequest{
+		"an image": {ContainerImage: s.image}, "a Dockerfile": from(s.image), "its own installer": own, "a lock": s.packages("https://locks.example.org/a"),
+	} {
+		r.Refresh = true
+		if _, err := s.ask(t, r); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "refresh") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	late := s.packages("samtools")
+	late.Refresh = true
+	if _, err := s.ask(t, late); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("with a channel that does not answer: %v", err)
+	}
+	unsolved := newSolvedSite(t, &solver{answer: solvedTo()}, 0)
+	if r := unsolved.packages("samtools"); true {
+		r.Refresh = true
+		if _, err := unsolved.ask(t, r); !errors.Is(err, fault.Unsupported) {
+			t.Errorf("where nothing is solved: %v", err)
+		}
+	}
+}
+
+// TestBasePackagesThatAreMissing: who did not ask for a package is told where it comes
+// from, and how to go without.
+func TestBasePackagesThatAreMissing(t *testing.T) {
+	t.Parallel()
+	const advice = "is a base package, which every environment gets: name others, or none, in packages.condaOpts.basePackages"
+	missing := func(context.Context) (*condav1.SolvePackagesResponse, error) {
+		return &condav1.SolvePackagesResponse{Answer: &condav1.LockPackagesResponse{
+			Message:  proto.String("No package is named procps-ng"),
+			Conflict: &condav1.Conflict{Specs: []string{"procps-ng"}, Missing: []*condav1.MissingPackage{{Name: proto.String("procps-ng")}}},
+		}}, nil
+	}
+	s := newSolvedSite(t, &solver{answer: missing}, time.Minute)
+	unasked := s.packages("samtools")
+	unasked.Packages.CondaOpts.BasePackages = nil
+	if _, err := s.ask(t, unasked); err == nil || !strings.Contains(err.Error(), "No package is named procps-ng\nWhat would work:\n- procps-ng "+advice) {
+		t.Errorf("a base package: %v", err)
+	}
+	if _, err := s.ask(t, s.packages("procps-ng")); err == nil || strings.Contains(err.Error(), advice) {
+		t.Errorf("the same package, asked for: %v", err)
+	}
 }

@@ -30,8 +30,13 @@ type recipe struct {
 	names conda.Naming
 	// packages is what can be solved before it is built; nil for nothing.
 	packages *condav1.CondaPackages
+	// isBase says whether a package is one that every environment gets.
+	isBase func(spec string) bool
 	// steps is what of Conda packages has to be run, in words; "" for nothing.
 	steps string
+	// afterwards is what is run on the image of the packages, where they are known: lines of a
+	// Dockerfile, and files; its parts are those of that image.
+	afterwards afterwards
 	// base is the image that Conda packages are put on; zero otherwise. baseDigest is set
 	// once it is known which packages those are (see direct.go).
 	base       oci.Reference
@@ -39,6 +44,13 @@ type recipe struct {
 	// lockURL is the address of a lock; "" for none.
 	lockURL string
 	// parts are the builds: one for each platform that was asked for.
+	parts []part
+}
+
+// afterwards is what a request for Conda packages wants run; the zero value is nothing.
+type afterwards struct {
+	lines string
+	files []*buildv1.File
 	parts []part
 }
 
@@ -58,7 +70,9 @@ func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, u
 	if out.condaFile != "" {
 		out.files = []*buildv1.File{{Path: "conda.yml", Content: []byte(out.condaFile)}}
 	}
-	return out, out.perPlatform(platforms)
+	var err error
+	out.parts, err = out.perPlatform(out.containerFile, platforms)
+	return out, err
 }
 
 func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*recipe, error) {
@@ -75,7 +89,8 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, 
 	out := &recipe{
 		packages: c.Packages(),
 		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
-		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL,
+		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL, isBase: c.IsBase,
+		afterwards: afterwards{lines: c.Lines(), files: c.Requirements()},
 	}
 	if out.base, err = oci.ParseReference(c.BaseImage()); err != nil {
 		return nil, fault.In("packages.condaOpts.baseImage", err)
@@ -86,26 +101,37 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, 
 		out.packages, out.steps = nil, "buildTemplate"
 	case r.GetPackages().GetCondaOpts().GetMambaImage() != "":
 		out.packages, out.steps = nil, "packages.condaOpts.mambaImage"
-	case r.GetBuildContext().GetLocation() != "":
-		out.steps = "buildContext"
 	default:
 		out.steps = c.Steps()
 	}
-	return out, out.perPlatform(platforms)
+	if out.parts, err = out.perPlatform(out.containerFile, platforms); err != nil {
+		return nil, err
+	}
+	out.afterwards.parts, err = out.perPlatform("FROM "+c.BaseImage()+"\n"+out.afterwards.lines, platforms)
+	return out, err
 }
 
-// perPlatform reads the Dockerfile once, and which images it needs for each platform.
-func (r *recipe) perPlatform(platforms []ocispec.Platform) error {
-	file, err := dockerfile.Read(r.containerFile)
+// perPlatform reads a Dockerfile once, and which images it needs for each platform.
+func (r *recipe) perPlatform(text string, platforms []ocispec.Platform) ([]part, error) {
+	file, err := dockerfile.Read(text)
 	if err != nil {
-		return fault.In(r.field, err)
+		return nil, fault.In(r.field, err)
 	}
+	var parts []part
 	for _, p := range platforms {
 		images, err := file.Images(p)
 		if err != nil {
-			return fault.In(r.field, err)
+			return nil, fault.In(r.field, err)
 		}
-		r.parts = append(r.parts, part{p, images})
+		parts = append(parts, part{p, images})
+	}
+	return parts, nil
+}
+
+// checkRefresh wants something that can be solved anew. The recipe is nil for an image.
+func checkRefresh(r *containerv1.ContainerRequest, of *recipe) error {
+	if r.GetRefresh() && (of == nil || of.packages == nil) {
+		return fault.Invalid.Newf("refresh has Conda packages solved anew: it takes packages or condaFile, without buildTemplate, packages.condaOpts.mambaImage and the address of a lock")
 	}
 	return nil
 }

@@ -59,12 +59,13 @@ func (r *request) readContent(deprecated bool, usual conda.Images) error {
 	if err := checkFreeze(r.raw); err != nil {
 		return err
 	}
-	if !isRecipe(r.raw) {
-		return nil
+	if isRecipe(r.raw) {
+		var err error
+		if r.recipe, err = readRecipe(r.raw, r.platforms, usual); err != nil {
+			return err
+		}
 	}
-	var err error
-	r.recipe, err = readRecipe(r.raw, r.platforms, usual)
-	return err
+	return checkRefresh(r.raw, r.recipe)
 }
 
 // platform is that of an image.

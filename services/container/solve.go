@@ -44,7 +44,7 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 	if s.deps.Conda == nil || s.deps.CondaSolveWait == 0 || r.recipe.packages == nil {
 		return foreseen{}
 	}
-	if r.canBeDirect() {
+	if r.canBeDirect() && !r.raw.GetRefresh() {
 		if known, ok := s.recall(ctx, r, caller.Of(who)); ok {
 			return foreseen{solved: known.lock, base: known.base}
 		}
@@ -57,7 +57,7 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 	defer cancel()
 	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: who})
 	if err == nil {
-		return foreseenIn(out)
+		return foreseenIn(out, r.recipe.isBase)
 	}
 	if errors.Is(err, fault.Invalid) { // that is for who installs: it may read more than we do
 		return foreseen{unknown: "Conda: the packages could not be resolved before the build; it resolves them itself, without a lock"}
@@ -69,17 +69,36 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 	return foreseen{late: true, unknown: "Conda: a channel could not be read before the build, which resolves the packages itself, without a lock"}
 }
 
-// foreseenIn reads the solver's answer.
-func foreseenIn(out *condav1.SolvePackagesResponse) foreseen {
+// foreseenIn reads the solver's answer. isBase says whether a package is one that every
+// environment gets.
+func foreseenIn(out *condav1.SolvePackagesResponse, isBase func(string) bool) foreseen {
 	switch answer := out.GetAnswer(); {
 	case answer.GetConflict() != nil && isOfMachine(answer.GetConflict().GetReasons()):
 		return foreseen{unknown: "Conda: whether the packages fit depends on the machine that builds, which resolves them itself, without a lock"}
 	case answer.GetConflict() != nil:
-		return foreseen{conflict: fault.Invalid.New(answer.GetMessage(), nil)}
+		return foreseen{conflict: fault.Invalid.New(answer.GetMessage()+adviceOnBase(answer, isBase), nil)}
 	case proto.Size(out) > limits.BuildLock:
 		return foreseen{unknown: "Conda: the lock is too large to be kept with the build"}
 	}
 	return foreseen{solved: out}
+}
+
+// adviceOnBase says how to go without a package that nobody asked for, where that is what
+// cannot be; "" elsewhere.
+func adviceOnBase(answer *condav1.LockPackagesResponse, isBase func(string) bool) string {
+	involved := slices.Clone(answer.GetConflict().GetSpecs())
+	for _, m := range answer.GetConflict().GetMissing() {
+		involved = append(involved, m.GetName())
+	}
+	at := slices.IndexFunc(involved, isBase)
+	if at < 0 {
+		return ""
+	}
+	advice := fmt.Sprintf("\n- %s is a base package, which every environment gets: name others, or none, in packages.condaOpts.basePackages (slipway conda --base-packages=)", fault.Quote(involved[at]))
+	if len(answer.GetSuggestions()) == 0 {
+		advice = "\nWhat would work:" + advice
+	}
+	return advice
 }
 
 // isFor says whether the packages are known for all of some platforms.

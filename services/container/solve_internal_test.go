@@ -78,7 +78,7 @@ func TestALockTravelsWithItsBuild(t *testing.T) {
 		return b
 	}
 	plain := ask()
-	r.foreseen = foreseenIn(solvedFor("linux/amd64", "linux/arm64"))
+	r.foreseen = foreseenIn(solvedFor("linux/amd64", "linux/arm64"), nil)
 	got := ask()
 	if got.GetContentDigest() != plain.GetContentDigest() || got.GetLock() != nil || got.GetPreface() != "" {
 		t.Errorf("the index is %v", got)
@@ -106,7 +106,7 @@ func TestWithoutALockTheLogSaysWhy(t *testing.T) {
 		Conflict: &condav1.Conflict{Reasons: []*condav1.Reason{{Kind: proto.String("machine")}}},
 	}}
 	for want, in := range map[string]*condav1.SolvePackagesResponse{"a login": private, "too large": large, "the machine": machine} {
-		f := foreseenIn(in)
+		f := foreseenIn(in, nil)
 		lock, preface := f.of(ocispec.Platform{OS: "linux", Architecture: "amd64"}, false)
 		if lock != nil || f.conflict != nil || !strings.Contains(preface, want) {
 			t.Errorf("%s: %v, %q", want, lock, preface)
@@ -137,7 +137,7 @@ func TestTheLogSaysThatNothingWasSolved(t *testing.T) {
 	} {
 		s := &Service{deps: Deps{Conda: unanswering{err: err}, Log: slog.New(slog.DiscardHandler)}}
 		s.deps.CondaSolveWait = time.Millisecond
-		f := s.foresee(t.Context(), request{recipe: &recipe{packages: &condav1.CondaPackages{}, steps: "pip"}}, nil, time.Millisecond)
+		f := s.foresee(t.Context(), request{raw: &containerv1.ContainerRequest{Refresh: true}, recipe: &recipe{packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
 		if f.solved != nil || f.conflict != nil || !strings.Contains(f.unknown, want) || strings.Contains(f.unknown, "secret") {
 			t.Errorf("%v: %+v", err, f)
 		}

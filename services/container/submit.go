@@ -140,20 +140,27 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 // submitRecipe has the image made, unless it is there or under way, or cannot be: of its
 // Conda packages alone where they are known, and else in steps.
 func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	r.foreseen = s.foresee(ctx, r, who, s.deps.CondaSolveWait)
+	patience := s.deps.CondaSolveWait
+	if r.raw.GetRefresh() { // without an answer there is nothing new
+		patience = max(patience, limits.CondaPatience)
+	}
+	r.foreseen = s.foresee(ctx, r, who, patience)
 	out, err := s.submitDirect(ctx, r, who, data)
 	if !errors.Is(err, errSteps) {
 		return out, err
 	}
+	if r.raw.GetRefresh() {
+		return out, r.foreseen.notSolved("refresh: the packages of this request are not solved by this service, but by the build; leave it out")
+	}
 	out, err = s.submitMade(ctx, r, who, data)
-	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || !r.foreseen.late {
+	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || r.recipe.steps != "" || !r.foreseen.late {
 		return out, r.withoutSteps(err)
 	}
 	// Nobody builds in steps here, and the packages need none: it is worth waiting for
 	// a channel that is read for the first time.
 	r.foreseen = s.foresee(ctx, r, who, limits.CondaPatience)
 	if r.foreseen.late {
-		return out, fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
+		return out, r.foreseen.notSolved("")
 	}
 	if direct, late := s.submitDirect(ctx, r, who, data); !errors.Is(late, errSteps) {
 		return direct, late
@@ -162,6 +169,18 @@ func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.I
 		return out, r.foreseen.conflict
 	}
 	return out, err
+}
+
+// notSolved is the answer to what needs a solution; otherwise is for where there will be
+// none.
+func (f foreseen) notSolved(otherwise string) error {
+	switch {
+	case f.conflict != nil:
+		return f.conflict
+	case f.late:
+		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
+	}
+	return fault.Unsupported.Newf("%s", otherwise)
 }
 
 // errSteps says that an image cannot be made of Conda packages alone.
@@ -185,6 +204,9 @@ func (s *Service) submitDirect(ctx context.Context, r request, who *platformv1.I
 	}
 	r = r.directly(base)
 	out, err := s.submitMade(ctx, r, who, data)
+	if errors.Is(err, fault.Unsupported) && r.recipe.steps != "" && s.putsPackages(ctx) {
+		return out, r.withoutSteps(err) // who would install them in steps is missing, too
+	}
 	if errors.Is(err, fault.Unsupported) {
 		return out, errSteps
 	}

@@ -201,11 +201,12 @@ func TestCondaImageFails(t *testing.T) {
 				t.Errorf("%s ended as %v, and its build as %v", name, s, b)
 			}
 		}
-		steps := environment(base, "libffi")
-		opts := steps["packages"].(map[string]any)["condaOpts"].(map[string]any)
-		opts["commands"], opts["mambaImage"] = []string{"RUN true"}, base
-		if r := p.call(http.MethodPost, "/v1alpha2/container", steps); r.status != http.StatusNotImplemented {
-			t.Errorf("commands are answered %d %s", r.status, r.body)
+		for field, value := range map[string]any{"commands": []string{"RUN true"}, "mambaImage": base} {
+			steps := environment(base, "libffi")
+			steps["packages"].(map[string]any)["condaOpts"].(map[string]any)[field] = value
+			if r := p.call(http.MethodPost, "/v1alpha2/container", steps); r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "because of packages.condaOpts."+field) {
+				t.Errorf("%s are answered %d %s", field, r.status, r.body)
+			}
 		}
 	})
 }

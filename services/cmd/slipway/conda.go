@@ -19,6 +19,7 @@ type condaFlags struct {
 	file                            string
 	channels, run                   []string
 	baseImage, mambaImage, packages string
+	refresh                         bool
 }
 
 func condaCommand(s *settings) *cobra.Command {
@@ -37,6 +38,9 @@ The name alone is printed, at once: who pulls it waits for the build. With
 --await the build's log is shown on standard error, and the name is printed when
 the image is there; the exit code tells whether it is. Ctrl-C then leaves the
 build running. What was built before is not built again.
+
+A request is remembered: for some weeks it stands for the packages that it stood
+for first. With --refresh it is solved anew, and remembered so.
 
 With --dry-run nothing is built: the name is printed, and on standard error the
 packages that would be in the image, with what would be downloaded.`,
@@ -72,6 +76,7 @@ func (f *condaFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.mambaImage, "mamba-image", "", "The `image` that installs the packages.")
 	flags.StringVar(&f.packages, "base-packages", "", "The `packages` that every environment gets; empty for none (default: the server's, conda-forge::procps-ng).")
 	flags.StringArrayVar(&f.run, "run", nil, "A Dockerfile `line` to append, e.g. 'RUN ldconfig'; may be repeated.")
+	flags.BoolVar(&f.refresh, "refresh", false, "Take what the channels have now, though the request is remembered.")
 	complete(cmd, "channel", "conda-forge", "bioconda")
 	for _, name := range []string{"base-image", "mamba-image", "base-packages", "run"} {
 		complete(cmd, name)
@@ -103,7 +108,7 @@ func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.Co
 	if proto.Size(opts) > 0 {
 		packages.CondaOpts = opts
 	}
-	return &containerv1.ContainerRequest{Packages: packages}, nil
+	return &containerv1.ContainerRequest{Packages: packages, Refresh: f.refresh}, nil
 }
 
 // showPackages shows which packages would be in an image. Where the server solves

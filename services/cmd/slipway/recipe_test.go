@@ -46,6 +46,7 @@ func TestRecipes(t *testing.T) {
 		{"a lock", "conda -f " + lock, `{"packages":{"type":"CONDA","environment":"` + b64("@EXPLICIT\nhttps://x/y.conda\n") + `"}}`},
 		{"Conda options", "conda jq --base-image debian:12 --mamba-image m:1 --run=USER\u00a0x --base-packages a",
 			`{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"baseImage":"debian:12","mambaImage":"m:1","commands":["USER` + "\u00a0" + `x"],"basePackages":"a"}}}`},
+		{"solved anew", "conda jq --refresh", `{"packages":{"type":"CONDA","entries":["jq"]},"refresh":true}`},
 		{"no base packages", "conda jq --base-packages=", `{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"basePackages":""}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

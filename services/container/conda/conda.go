@@ -141,9 +141,34 @@ func (r Recipe) Packages() *condav1.CondaPackages {
 	if len(specs) == 0 {
 		return nil
 	}
+	if len(r.pip()) > 0 && !slices.ContainsFunc(specs, func(spec string) bool { return nameOf(spec) == "pip" }) {
+		specs = append(specs, "pip") // who installs an environment file gets it, too
+	}
 	specs = slices.Concat(specs, r.basePackages)
 	channels := slices.DeleteFunc(slices.Clone(r.Environment.Channels), func(c string) bool { return c == "nodefaults" })
 	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: channels}
+}
+
+// IsBase says whether a package, by a specification or by its name alone, is one that
+// every environment gets, and not one that the request names.
+func (r Recipe) IsBase(spec string) bool {
+	is := func(other string) bool { return nameOf(other) == nameOf(spec) }
+	specs, _ := r.Environment.Specs()
+	return nameOf(spec) != "" && slices.ContainsFunc(r.basePackages, is) && !slices.ContainsFunc(specs, is)
+}
+
+// nameOf is the name in a specification; "" for what has none.
+func nameOf(spec string) string {
+	m, err := nouns.ParseMatchSpec(spec)
+	if err != nil {
+		return ""
+	}
+	return m.Name
+}
+
+func (r Recipe) pip() []string {
+	_, pip := r.Environment.Specs()
+	return pip
 }
 
 // BaseImage is the image that the packages are put on, fully qualified.
@@ -152,9 +177,8 @@ func (r Recipe) BaseImage() string { return r.baseImage }
 // Steps is what has to be run for the environment, by the field's name or in words; ""
 // for nothing.
 func (r Recipe) Steps() string {
-	_, pip := r.Environment.Specs()
 	switch {
-	case len(pip) > 0:
+	case len(r.pip()) > 0:
 		return "what pip installs"
 	case len(r.commands) > 0:
 		return "packages.condaOpts.commands"

@@ -30,10 +30,26 @@ func (r Recipe) Dockerfile() string {
 	fmt.Fprintf(&out, "FROM %s\n", r.baseImage)
 	out.WriteString("COPY --from=build /opt/conda /opt/conda\n")
 	out.WriteString("ENV PATH=/opt/conda/bin:$PATH\n")
+	out.WriteString(r.Lines())
+	return out.String()
+}
+
+// Lines are those of a Dockerfile that the request itself wants run; "" for none.
+func (r Recipe) Lines() string {
+	var out strings.Builder
 	for _, line := range r.commands {
 		out.WriteString(line + "\n")
 	}
 	return out.String()
+}
+
+// Requirements are what pip installs on top of packages that are there already: a file,
+// where the step that does it looks for it; nil for nothing.
+func (r Recipe) Requirements() []*buildv1.File {
+	if len(r.pip()) == 0 {
+		return nil
+	}
+	return []*buildv1.File{{Path: folder + "/requirements.txt", Content: []byte(strings.Join(r.pip(), "\n") + "\n")}}
 }
 
 // Files are those that the installer reads, and the installer.

@@ -31,8 +31,7 @@ func (r *Recipe) addEntries(entries, channels []string) error {
 			pip = append(pip, item)
 			continue
 		}
-		m, err := nouns.ParseMatchSpec(item.Text)
-		hasPip = hasPip || (err == nil && m.Name == "pip")
+		hasPip = hasPip || nameOf(item.Text) == "pip"
 		specs = append(specs, item)
 	}
 	if len(pip) > 0 && !hasPip {

@@ -756,14 +756,11 @@ type SubmitBuildRequest struct {
 	Repositories []string `protobuf:"bytes,12,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	// What the recipe's Conda packages stood for when the image was requested, for the
 	// recipe's platform; absent where that is not known. The engine
-	// "conda" makes the image of it; with any other it decides nothing, and is kept to be
-	// shown. A build that is made of others has none of its own.
+	// "conda" makes the image of it; with any other it decides nothing any more, and is
+	// kept to be shown. A build that is made of others has none of its own.
 	Lock *v1.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
 	// A line that the build's log begins with; "" for none.
-	Preface string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
-	// How the same image is made in steps, should the recipe's engine find that it
-	// cannot make it; absent for no other way.
-	Alternative   *Recipe `protobuf:"bytes,15,opt,name=alternative,proto3" json:"alternative,omitempty"`
+	Preface       string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -887,13 +884,6 @@ func (x *SubmitBuildRequest) GetPreface() string {
 		return x.Preface
 	}
 	return ""
-}
-
-func (x *SubmitBuildRequest) GetAlternative() *Recipe {
-	if x != nil {
-		return x.Alternative
-	}
-	return nil
 }
 
 // SubmitBuildResponse is where the image comes from.
@@ -1814,7 +1804,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14GetBuildLockResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x17\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
-	"\x05_text\"\xe5\x04\n" +
+	"\x05_text\"\xbc\x04\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1830,9 +1820,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bpart_ids\x18\v \x03(\tR\apartIds\x12\"\n" +
 	"\frepositories\x18\f \x03(\tR\frepositories\x12;\n" +
 	"\x04lock\x18\r \x01(\v2'.slipway.conda.v1.SolvePackagesResponseR\x04lock\x12\x18\n" +
-	"\apreface\x18\x0e \x01(\tR\apreface\x12:\n" +
-	"\valternative\x18\x0f \x01(\v2\x18.slipway.build.v1.RecipeR\valternativeJ\x04\b\b\x10\tR\n" +
-	"registries\"f\n" +
+	"\apreface\x18\x0e \x01(\tR\aprefaceJ\x04\b\b\x10\tJ\x04\b\x0f\x10\x10R\n" +
+	"registriesR\valternative\"f\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\bR\x06cached\x12\x1c\n" +
@@ -1967,42 +1956,41 @@ var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	28, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	10, // 8: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
 	29, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	26, // 10: slipway.build.v1.SubmitBuildRequest.alternative:type_name -> slipway.build.v1.Recipe
-	0,  // 11: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	24, // 12: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	24, // 13: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	24, // 14: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	27, // 15: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	28, // 16: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 17: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	18, // 18: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	23, // 19: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 20: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 21: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 22: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 23: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 24: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 25: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 26: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 27: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	16, // 28: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	19, // 29: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 30: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 31: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 32: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 33: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 34: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 35: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 36: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 37: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	17, // 38: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	20, // 39: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 40: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	0,  // 10: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	24, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	24, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	24, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	27, // 14: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	28, // 15: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 16: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	18, // 17: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	23, // 18: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 19: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 20: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 21: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 22: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 23: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 24: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 25: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 26: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	16, // 27: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	19, // 28: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 29: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 30: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 31: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 32: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 33: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 34: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 35: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 36: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	17, // 37: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	20, // 38: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 39: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	30, // [30:40] is the sub-list for method output_type
+	20, // [20:30] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }

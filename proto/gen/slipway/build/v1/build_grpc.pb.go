@@ -47,8 +47,7 @@ type BuildServiceClient interface {
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(ctx context.Context, in *GetBuildStatusRequest, opts ...grpc.CallOption) (*GetBuildStatusResponse, error)
 	// GetBuildLock returns the Conda packages that the request of a build stood for
-	// when it was made; the build resolves its packages anew. NOT_FOUND where that is
-	// not known.
+	// when it was made. NOT_FOUND where that is not known.
 	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a
@@ -203,8 +202,7 @@ type BuildServiceServer interface {
 	// GetBuildStatus says whether a build has ended, and how.
 	GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error)
 	// GetBuildLock returns the Conda packages that the request of a build stood for
-	// when it was made; the build resolves its packages anew. NOT_FOUND where that is
-	// not known.
+	// when it was made. NOT_FOUND where that is not known.
 	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a

@@ -95,10 +95,12 @@ type Result struct {
 	// Digest of the cache manifest that was pushed to the target's cache repository;
 	// "" for none.
 	CacheDigest string `protobuf:"bytes,9,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
-	// The recipe's engine cannot make the image, because something of it has to be run:
-	// the build goes on with the alternative, if it has one and somebody can make that.
-	// The reason and the message are for when not.
-	NeedsSteps    bool `protobuf:"varint,10,opt,name=needs_steps,json=needsSteps,proto3" json:"needs_steps,omitempty"`
+	// The recipe's engine has made what it can, and pushed it to the target's repository
+	// without a name, as digest says: something has to be run on that image. The build
+	// goes on so, if somebody can run it. The reason and the message are for when not.
+	NeedsSteps bool `protobuf:"varint,10,opt,name=needs_steps,json=needsSteps,proto3" json:"needs_steps,omitempty"`
+	// What has to be run, where needs_steps is set.
+	Steps         *Steps `protobuf:"bytes,11,opt,name=steps,proto3" json:"steps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -203,6 +205,69 @@ func (x *Result) GetNeedsSteps() bool {
 	return false
 }
 
+func (x *Result) GetSteps() *Steps {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// Steps are what has to be run on an image that has been pushed, before what the
+// recipe itself wants run.
+type Steps struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first lines of the Dockerfile, from its FROM on; the recipe's own follow.
+	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
+	// Files that these lines read.
+	Files         []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Steps) Reset() {
+	*x = Steps{}
+	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Steps) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Steps) ProtoMessage() {}
+
+func (x *Steps) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Steps.ProtoReflect.Descriptor instead.
+func (*Steps) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Steps) GetContainerFile() string {
+	if x != nil {
+		return x.ContainerFile
+	}
+	return ""
+}
+
+func (x *Steps) GetFiles() []*File {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 // LogChunk is a message on build.logs.<build id>: the next lines of a log.
 type LogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -216,7 +281,7 @@ type LogChunk struct {
 
 func (x *LogChunk) Reset() {
 	*x = LogChunk{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +293,7 @@ func (x *LogChunk) String() string {
 func (*LogChunk) ProtoMessage() {}
 
 func (x *LogChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +306,7 @@ func (x *LogChunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogChunk.ProtoReflect.Descriptor instead.
 func (*LogChunk) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LogChunk) GetDelivery() int32 {
@@ -271,7 +336,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -283,7 +348,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -296,7 +361,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LogEntry) GetText() string {
@@ -335,7 +400,7 @@ type Presence struct {
 
 func (x *Presence) Reset() {
 	*x = Presence{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +412,7 @@ func (x *Presence) String() string {
 func (*Presence) ProtoMessage() {}
 
 func (x *Presence) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +425,7 @@ func (x *Presence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Presence.ProtoReflect.Descriptor instead.
 func (*Presence) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Presence) GetWorker() string {
@@ -418,7 +483,7 @@ type EngineProblem struct {
 
 func (x *EngineProblem) Reset() {
 	*x = EngineProblem{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +495,7 @@ func (x *EngineProblem) String() string {
 func (*EngineProblem) ProtoMessage() {}
 
 func (x *EngineProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +508,7 @@ func (x *EngineProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineProblem.ProtoReflect.Descriptor instead.
 func (*EngineProblem) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *EngineProblem) GetEngine() string {
@@ -473,7 +538,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +550,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_job_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +563,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_slipway_build_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Capability) GetEngine() string {
@@ -519,9 +584,9 @@ var File_slipway_build_v1_job_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"4\n" +
+	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xa4\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xd3\x02\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -535,7 +600,11 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\fcache_digest\x18\t \x01(\tR\vcacheDigest\x12\x1f\n" +
 	"\vneeds_steps\x18\n" +
 	" \x01(\bR\n" +
-	"needsSteps\"\\\n" +
+	"needsSteps\x12-\n" +
+	"\x05steps\x18\v \x01(\v2\x17.slipway.build.v1.StepsR\x05steps\"\\\n" +
+	"\x05Steps\x12%\n" +
+	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
+	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\"\\\n" +
 	"\bLogChunk\x12\x1a\n" +
 	"\bdelivery\x18\x01 \x01(\x05R\bdelivery\x124\n" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +
@@ -569,27 +638,31 @@ func file_slipway_build_v1_job_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_job_proto_rawDescData
 }
 
-var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_slipway_build_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_slipway_build_v1_job_proto_goTypes = []any{
 	(*Job)(nil),                   // 0: slipway.build.v1.Job
 	(*Result)(nil),                // 1: slipway.build.v1.Result
-	(*LogChunk)(nil),              // 2: slipway.build.v1.LogChunk
-	(*LogEntry)(nil),              // 3: slipway.build.v1.LogEntry
-	(*Presence)(nil),              // 4: slipway.build.v1.Presence
-	(*EngineProblem)(nil),         // 5: slipway.build.v1.EngineProblem
-	(*Capability)(nil),            // 6: slipway.build.v1.Capability
-	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*Steps)(nil),                 // 2: slipway.build.v1.Steps
+	(*LogChunk)(nil),              // 3: slipway.build.v1.LogChunk
+	(*LogEntry)(nil),              // 4: slipway.build.v1.LogEntry
+	(*Presence)(nil),              // 5: slipway.build.v1.Presence
+	(*EngineProblem)(nil),         // 6: slipway.build.v1.EngineProblem
+	(*Capability)(nil),            // 7: slipway.build.v1.Capability
+	(*File)(nil),                  // 8: slipway.build.v1.File
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_slipway_build_v1_job_proto_depIdxs = []int32{
-	3, // 0: slipway.build.v1.LogChunk.entries:type_name -> slipway.build.v1.LogEntry
-	6, // 1: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
-	7, // 2: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
-	5, // 3: slipway.build.v1.Presence.problems:type_name -> slipway.build.v1.EngineProblem
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	2, // 0: slipway.build.v1.Result.steps:type_name -> slipway.build.v1.Steps
+	8, // 1: slipway.build.v1.Steps.files:type_name -> slipway.build.v1.File
+	4, // 2: slipway.build.v1.LogChunk.entries:type_name -> slipway.build.v1.LogEntry
+	7, // 3: slipway.build.v1.Presence.capabilities:type_name -> slipway.build.v1.Capability
+	9, // 4: slipway.build.v1.Presence.sent_at:type_name -> google.protobuf.Timestamp
+	6, // 5: slipway.build.v1.Presence.problems:type_name -> slipway.build.v1.EngineProblem
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_job_proto_init() }
@@ -597,13 +670,14 @@ func file_slipway_build_v1_job_proto_init() {
 	if File_slipway_build_v1_job_proto != nil {
 		return
 	}
+	file_slipway_build_v1_recipe_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_job_proto_rawDesc), len(file_slipway_build_v1_job_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

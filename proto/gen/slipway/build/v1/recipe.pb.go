@@ -28,9 +28,11 @@ const (
 // the same content.
 type Recipe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Dockerfile, even if it was generated.
+	// The Dockerfile, even if it was generated. With the engine "conda" only those of its
+	// lines that are run on the image of the packages; "" for none.
 	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
-	// Files to put into the build context, beside the context's own.
+	// Files to put into the build context, beside the context's own. With the engine
+	// "conda" at most ".slipway/requirements.txt": what pip installs on the packages.
 	Files []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// The build context's own files; absent for none. A "data:" location is bare:
 	// its bytes are in context_data, or with the build room by digest.
@@ -50,8 +52,9 @@ type Recipe struct {
 	// The Conda environment as the user sees it; "" if there is none. Files hold
 	// what is built from.
 	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
-	// The image that it is made from, where there is one; absent for a Dockerfile's.
-	// Its reference is the digest of a manifest or index.
+	// The image that it is made from, where there is one; absent for a user's Dockerfile.
+	// Its reference is the digest of a manifest or index. With the engine "buildkit" it is
+	// what the build itself has pushed before.
 	Source *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	// SHA-256 of the lock's records, 64 hex digits, where the engine is "conda"; "" for
 	// any other.

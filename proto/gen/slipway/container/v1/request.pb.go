@@ -101,8 +101,11 @@ type ContainerRequest struct {
 	// Reserved for including the content of other images; only an empty list is
 	// accepted.
 	ContainerIncludes []string `protobuf:"bytes,30,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Whether Conda packages are solved anew, though the request is remembered; what they
+	// stand for then is remembered for this caller.
+	Refresh       bool `protobuf:"varint,31,opt,name=refresh,proto3" json:"refresh,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ContainerRequest) Reset() {
@@ -343,6 +346,13 @@ func (x *ContainerRequest) GetContainerIncludes() []string {
 		return x.ContainerIncludes
 	}
 	return nil
+}
+
+func (x *ContainerRequest) GetRefresh() bool {
+	if x != nil {
+		return x.Refresh
+	}
+	return false
 }
 
 // ContainerConfig is what is added to an image, or changed in it.
@@ -589,7 +599,7 @@ type CondaOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The image in which the packages are installed.
 	MambaImage string `protobuf:"bytes,1,opt,name=mamba_image,json=mambaImage,proto3" json:"mamba_image,omitempty"`
-	// Dockerfile lines to append.
+	// Dockerfile lines to append: they are run when all packages are there.
 	Commands []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Packages that are added to every environment; an empty string means none.
 	BasePackages *string `protobuf:"bytes,3,opt,name=base_packages,json=basePackages,proto3,oneof" json:"base_packages,omitempty"`
@@ -661,7 +671,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\"\x90\v\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\"\xaa\v\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12,\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\rcontainerFile\x12P\n" +
@@ -696,7 +706,8 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\vscan_levels\x18\x1c \x03(\tR\n" +
 	"scanLevels\x12D\n" +
 	"\x11build_compression\x18\x1d \x01(\v2\x17.google.protobuf.StructR\x10buildCompression\x12-\n" +
-	"\x12container_includes\x18\x1e \x03(\tR\x11containerIncludesB\x18\n" +
+	"\x12container_includes\x18\x1e \x03(\tR\x11containerIncludes\x12\x18\n" +
+	"\arefresh\x18\x1f \x01(\bR\arefreshB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
 	"\x13_tower_workspace_id\"\xb2\x01\n" +
 	"\x0fContainerConfig\x12\x1e\n" +
