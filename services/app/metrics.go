@@ -3,13 +3,19 @@ package app
 import (
 	"time"
 
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
 	"slipway.dev/services/metrics"
 )
 
 func (a *App) buildMetrics() error {
-	s, err := metrics.New(metrics.Deps{
+	d := metrics.Deps{
 		DB: a.db, Bus: a.nats, Metrics: a.reg, Log: a.log.With("room", "metrics"), Now: time.Now, Accounts: a.cfg.MetricsAccounts,
-	})
+	}
+	if conn := a.conns["platform"]; conn != nil {
+		d.Platform = platformv1.NewPlatformServiceClient(conn)
+	}
+	s, err := metrics.New(d)
 	if err != nil {
 		return err
 	}

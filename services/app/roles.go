@@ -14,7 +14,8 @@ type need struct {
 	// hears is what can do without the bus: it learns of changes a minute later then.
 	hears bool
 	// rooms are the roles it calls; the rooms build, conda and metrics may be missing:
-	// then nothing is built, no package is found, or no counts are shown.
+	// then nothing is built, no package is found, or no counts are shown. So may the
+	// platform for the role metrics: then its administrator is not known there.
 	rooms []string
 }
 
@@ -35,7 +36,7 @@ func roles() []role {
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build", "conda"}}, (*App).buildContainer},
 		{"inspect", need{redis: true, hears: true, rooms: []string{"platform", "container"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
-		{"metrics", need{sql: true, bus: true}, (*App).buildMetrics},
+		{"metrics", need{sql: true, bus: true, rooms: []string{"platform"}}, (*App).buildMetrics},
 		{"gateway", need{rooms: []string{"container", "inspect", "build", "conda", "metrics"}}, (*App).buildGateway},
 	}
 }
@@ -83,7 +84,7 @@ func addressOf(c config.Config, room string) string {
 
 // spare says whether a role can do without a room.
 func spare(role, room string) bool {
-	return room == "metrics" || room == "conda" || room == "build" && role != "builder" || room == "container" && role == "inspect"
+	return role == "metrics" || room == "metrics" || room == "conda" || room == "build" && role != "builder" || room == "container" && role == "inspect"
 }
 
 // shape checks that the chosen roles and the settings make a whole: a process

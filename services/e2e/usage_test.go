@@ -160,9 +160,31 @@ func (p *program) usageRefusals(t *testing.T) {
 	}
 }
 
-func TestUsageSwitchedOff(t *testing.T) {
+// TestUsageWithoutAccounts: the administrator's token, and nobody else's, shows the
+// counts.
+func TestUsageWithoutAccounts(t *testing.T) {
 	t.Parallel()
-	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+	eachShape(t, nil, settings{"master_key_file": newMasterKey(t)}, func(t *testing.T, p *program) {
+		other := p.newUser("ada")
+		for name, c := range map[string]struct {
+			authorization string
+			status        int
+		}{
+			"the administrator":             {"Bearer " + p.token, http.StatusOK},
+			"the administrator, with basic": {"Basic " + b64("@token:"+p.token), http.StatusOK},
+			"somebody else":                 {"Bearer " + other, http.StatusForbidden},
+			"somebody else, with basic":     {"Basic " + b64("admin:"+other), http.StatusForbidden},
+			"nobody":                        {"Bearer " + p.token[:len(p.token)-8] + "MDAwMDA=", http.StatusUnauthorized},
+		} {
+			if r := p.call(http.MethodGet, "/v1alpha2/metrics/pulls", nil, "Authorization", c.authorization); r.status != c.status {
+				t.Errorf("%s: %d %s, want %d", name, r.status, r.body, c.status)
+			}
+		}
+		cmd := exec.Command(filepath.Join(binaries, "slipway"), "metrics", "pulls", "--server", p.url)
+		cmd.Env = append(os.Environ(), "SLIPWAY_TOKEN="+p.token)
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "total") {
+			t.Errorf("the command line prints %s, %v", out, err)
+		}
 		for _, what := range []string{"pulls", "builds", "filesystem/pulls"} {
 			for _, login := range []string{"", reader} {
 				if r := p.usage(what, login); r.status != http.StatusUnauthorized || r.header.Get("WWW-Authenticate") == "" {

@@ -6,7 +6,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls: operators, through the gateway.
+// Callers says who may make the room's calls: who may read counts, through the
+// gateway.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 )
 
 // metric is what is counted, as tables and answers name it.
@@ -68,11 +66,7 @@ type reply struct {
 }
 
 func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) {
-	_, err := s.accounts.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization)
-	if errors.Is(err, fault.NotFound) {
-		err = fault.Unauthenticated.New("Nobody may read the counts: this service has no accounts for it (setting metrics_accounts_file)", err)
-	}
-	if err != nil {
+	if err := s.admit(ctx); err != nil {
 		return reply{}, err
 	}
 	day, org := q.GetDate(), strings.ToLower(q.GetOrg())

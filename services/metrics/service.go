@@ -37,8 +37,10 @@ type Deps struct {
 	// Now is the clock.
 	Now func() time.Time
 	// Accounts is an htpasswd file with bcrypt hashes of those who may read counts;
-	// "" switches reading off. Events are counted all the same.
+	// "" is for none. Events are counted all the same.
 	Accounts string
+	// Platform knows its administrator, who may read counts too; nil knows nobody.
+	Platform Platform
 }
 
 // Service implements metricsv1.MetricsServiceServer. Make it with New, then Run

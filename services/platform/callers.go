@@ -12,7 +12,7 @@ import (
 // container room has.
 func Callers() rpc.Callers {
 	callers := rpc.Callers{
-		{Roles: []string{"container", "inspect", "build", "conda"}, Calls: []string{
+		{Roles: []string{"container", "inspect", "build", "conda", "metrics"}, Calls: []string{
 			platformv1.PlatformService_Authorize_FullMethodName,
 		}},
 		{Roles: []string{"container", "inspect", "build", "conda", "registry"}, Calls: []string{

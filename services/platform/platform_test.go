@@ -28,8 +28,8 @@ func TestFirstToken(t *testing.T) {
 			t.Errorf("the second start made %q, %v", again, err)
 		}
 		resp, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: token})
-		if id := resp.GetIdentity(); err != nil || id.GetUserId() != 1 || id.GetEmail() != "ada@example.org" || id.GetEndpoint() != endpoint {
-			t.Errorf("the token is %v's, %v", id, err)
+		if id := resp.GetIdentity(); err != nil || id.GetUserId() != 1 || id.GetEmail() != "ada@example.org" || id.GetEndpoint() != endpoint || !resp.GetAdministrator() {
+			t.Errorf("the token is %v's, %v", resp, err)
 		}
 		var leaked int
 		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_tokens WHERE secret_hash = $1`, []byte(token)).Scan(&leaked); err != nil || leaked != 0 {

@@ -10,6 +10,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/runs"
 )
 
@@ -34,7 +35,7 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
 		Endpoint: s.deps.Endpoint, UserId: u.ID, UserName: u.Name, Email: u.Email, WorkspaceId: req.GetWorkspaceId(),
-	}}, nil
+	}, Administrator: u.ID == identity.AdminID}, nil
 }
 
 // isOwn says whether an endpoint is this platform: one of its addresses, or none.

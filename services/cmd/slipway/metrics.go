@@ -53,7 +53,8 @@ func metricsCommand(s *settings, env func(string) string) *cobra.Command {
 		Short: "Show how much the server is used, by organisation and day",
 		Long: `Show how much the server is used, by organisation and day.
 
-A metrics account of the server, as NAME:PASSWORD, is read from
+Whoever is signed in as the administrator may see it, and who has a metrics account
+of the server, which wins. It is NAME:PASSWORD, read from
 SLIPWAY_METRICS_USER or given with --user. The variable is the better place: the
 arguments of a process can be read by everybody on the machine.`,
 		Args: knownCommand,
@@ -111,10 +112,12 @@ func (s *settings) usage(ctx context.Context, q usage) ([]byte, table, error) {
 		return nil, nil, err
 	}
 	name, password, ok := strings.Cut(q.login, ":")
-	if !ok || name == "" {
-		return nil, nil, usagef("a metrics account is needed: set SLIPWAY_METRICS_USER, or --user, to NAME:PASSWORD")
+	switch {
+	case ok && name != "":
+		c.login = url.UserPassword(name, password)
+	case q.login != "" || c.token == "":
+		return nil, nil, usagef("sign in as the administrator (slipway login), or set SLIPWAY_METRICS_USER, or --user, to the NAME:PASSWORD of a metrics account")
 	}
-	c.login = url.UserPassword(name, password)
 	if q.days != 0 {
 		return c.chart(ctx, q)
 	}
@@ -130,7 +133,7 @@ func (q usage) call(date string) call {
 			query.Set(key, value)
 		}
 	}
-	return call{method: http.MethodGet, path: q.what.path, query: query}
+	return call{method: http.MethodGet, path: q.what.path, query: query, signed: q.login == ""}
 }
 
 // countTable shows the organisations, the busiest first, and what they add up to.

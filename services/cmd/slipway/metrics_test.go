@@ -32,6 +32,11 @@ func TestMetrics(t *testing.T) {
 			"ORGANISATION  COUNT\ntotal         1000000\n",
 		},
 		{
+			"who is signed in", "pulls",
+			exchange{call: "GET /v1alpha2/metrics/pulls", auth: "Bearer secret", answer: `{"metric":"pulls","count":0,"orgs":{}}`},
+			"ORGANISATION  COUNT\ntotal         0\n",
+		},
+		{
 			"the server's own words", "pulls --org a.org -o json",
 			exchange{call: "GET /v1alpha2/metrics/pulls?org=a.org", answer: `{"metric":"pulls","count":0,"orgs":{"a.org":0},"later":1}`},
 			"{\n  \"metric\": \"pulls\",\n  \"count\": 0,\n  \"orgs\": {\n    \"a.org\": 0\n  },\n  \"later\": 1\n}\n",
@@ -39,8 +44,11 @@ func TestMetrics(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.exchange.auth = ada
-			env := map[string]string{"SLIPWAY_SERVER": c.exchange.serve(t), "SLIPWAY_METRICS_USER": "ada:secret"}
+			env := map[string]string{"SLIPWAY_TOKEN": "secret"}
+			if c.exchange.auth == "" {
+				c.exchange.auth, env["SLIPWAY_METRICS_USER"] = ada, "ada:secret"
+			}
+			env["SLIPWAY_SERVER"] = c.exchange.serve(t)
 			got := slipway(t.Context(), env, strings.Fields("metrics "+c.args)...)
 			if got.out != c.want || got.code != 0 {
 				t.Errorf("got %d\n%s%s\nwant\n%s", got.code, got.out, got.errs, c.want)

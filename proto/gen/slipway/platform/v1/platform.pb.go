@@ -188,7 +188,9 @@ func (x *AuthorizeRequest) GetRefreshToken() string {
 type AuthorizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Who the token belongs to; never absent.
-	Identity      *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Whether it is the administrator's: this platform's first user.
+	Administrator bool `protobuf:"varint,2,opt,name=administrator,proto3" json:"administrator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +230,13 @@ func (x *AuthorizeResponse) GetIdentity() *Identity {
 		return x.Identity
 	}
 	return nil
+}
+
+func (x *AuthorizeResponse) GetAdministrator() bool {
+	if x != nil {
+		return x.Administrator
+	}
+	return false
 }
 
 // GetCredentialsRequest names a user and a registry.
@@ -525,9 +534,10 @@ const file_slipway_platform_v1_platform_proto_rawDesc = "" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12#\n" +
-	"\rrefresh_token\x18\x04 \x01(\tR\frefreshToken\"N\n" +
+	"\rrefresh_token\x18\x04 \x01(\tR\frefreshToken\"t\n" +
 	"\x11AuthorizeResponse\x129\n" +
-	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"n\n" +
+	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12$\n" +
+	"\radministrator\x18\x02 \x01(\bR\radministrator\"n\n" +
 	"\x15GetCredentialsRequest\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1a\n" +
 	"\bregistry\x18\x02 \x01(\tR\bregistry\"\x91\x01\n" +
