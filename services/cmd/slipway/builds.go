@@ -45,7 +45,7 @@ func buildsCommand(s *settings) *cobra.Command {
 		if offset > 0 {
 			none = "No builds beyond --offset."
 		}
-		return output.list(cmd, raw, buildsTable(&res, *output == "wide"), none)
+		return output.list(cmd, raw, buildsTable(&res, output.kind == "wide"), none)
 	}
 	cmd.AddCommand(buildsShowCommand(s))
 	return cmd

@@ -57,7 +57,8 @@ itself: the arguments of a process can be read by everybody on the machine, and
 stay in the shell's history.
 
 Results go to standard output, alone; what is said about them to standard error,
-without colours. Exit codes: 0, it worked; 1, it did not, or a build that was
+without colours. Scripts take them with -o json, yaml or name, or choose from them
+with --json FIELDS and --jq EXPRESSION, which needs no jq. Exit codes: 0, it worked; 1, it did not, or a build that was
 waited for made no image; 2, the command line was not understood, and nothing was
 sent.`,
 		Version:       version + " (" + commit + ")",

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,13 +18,23 @@ import (
 
 // format is how an answer is printed: "text" and "wide" for people, "json" and "yaml"
 // for programs, "name" for scripts: what other commands take, one a line.
-type format string
+type format struct {
+	kind string
+	chosen
+}
 
-func formats() []string { return []string{"text", "wide", "json", "yaml", "name"} }
+// text is the kind that nobody has to ask for.
+const text = "text"
 
-// outputFlag adds -o.
+func formats() []string { return []string{text, "wide", "json", "yaml", "name"} }
+
+// outputFlag adds -o, and gh's --json and --jq.
 func outputFlag(cmd *cobra.Command) *format {
-	f := format("text")
+	f := format{kind: text}
+	cmd.Flags().Var(fieldsFlag{&f}, "json", "Print these `fields` of each entry as JSON, e.g. buildId,status; null where an entry lacks one.")
+	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print what this `expression` of jq makes of the JSON.")
+	complete(cmd, "json")
+	complete(cmd, "jq")
 	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text, wide, json, yaml or name.")
 	complete(cmd, "output", formats()...)
 	return &f
@@ -36,35 +45,37 @@ func (f *format) Set(s string) error {
 	if !slices.Contains(formats(), s) {
 		return errors.New("must be text, wide, json, yaml or name")
 	}
-	*f = format(s)
+	if !f.isAll() && s != text {
+		return errors.New("is another format than --json and --jq")
+	}
+	f.kind = s
 	return nil
 }
 
 // String returns the flag's value.
-func (f *format) String() string { return string(*f) }
+func (f *format) String() string { return f.kind }
 
 // Type names the flag's kind in the help.
 func (f *format) Type() string { return "format" }
 
 // isDocument says whether the server's own answer is printed.
-func (f *format) isDocument() bool { return *f == "json" || *f == "yaml" }
+func (f *format) isDocument() bool { return f.kind == "json" || f.kind == "yaml" || !f.isAll() }
 
 // print writes an answer: the server's own document, or the table made from it.
 func (f *format) print(w io.Writer, raw []byte, t table) error {
 	var b bytes.Buffer
-	switch *f {
-	case "json":
-		if err := json.Indent(&b, raw, "", "  "); err != nil {
-			return fmt.Errorf("indenting the answer: %w", err)
+	switch {
+	case f.kind == "json", !f.isAll():
+		if err := f.write(&b, raw); err != nil {
+			return err
 		}
-		b.WriteByte('\n')
-	case "yaml":
-		text, err := yaml.JSONToYAML(raw)
+	case f.kind == "yaml":
+		doc, err := yaml.JSONToYAML(raw)
 		if err != nil {
 			return fmt.Errorf("writing the answer as YAML: %w", err)
 		}
-		b.Write(text)
-	case "name":
+		b.Write(doc)
+	case f.kind == "name":
 		t.names().write(&b)
 	default:
 		t.write(&b)
