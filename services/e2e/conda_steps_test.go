@@ -3,6 +3,8 @@ package e2e
 import (
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -114,5 +116,51 @@ func (p *program) nobodyPullsHalf(t *testing.T, answer map[string]any) {
 	at := v2(text(answer, "targetImage")) + "/manifests/"
 	if r := request(t, http.MethodGet, at+digest, nil); r.status != http.StatusNotFound {
 		t.Errorf("who asks for the image without what is run is answered %d", r.status)
+	}
+}
+
+// TestCondaRefresh: a request stands for what it stood for, whatever its channel says
+// meanwhile, until it is solved anew; and the same packages are the same image.
+func TestCondaRefresh(t *testing.T) {
+	t.Parallel()
+	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
+	before := repodataOf(t, map[string]map[string]any{
+		"libcurl-8.4.0-h4e8248e_0.conda": {"name": "libcurl", "version": "8.4.0", "build": "h4e8248e_0"},
+	})
+	channel.answer("repodata.json", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(before) })
+	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	ask := func(refresh bool) map[string]any {
+		t.Helper()
+		body := environment(base, "libcurl")
+		body["refresh"] = refresh
+		answer := p.order(body)
+		if s := p.finished(t, answer); s["succeeded"] != true {
+			t.Fatalf("it ended as %v", s)
+		}
+		return answer
+	}
+	first := ask(false)
+	if same := ask(true); text(same, "buildId") != text(first, "buildId") || same["cached"] != true {
+		t.Errorf("with nothing new in the channel it is %v", same)
+	}
+	p.procs[0].kill()
+	channel.answer("repodata.json", nil)
+	if err := os.RemoveAll(filepath.Join(p.procs[0].env["data_dir"], "conda")); err != nil { // the list is younger than conda_refresh
+		t.Fatal(err)
+	}
+	p.procs[0].start()
+	if again := ask(false); text(again, "buildId") != text(first, "buildId") {
+		t.Errorf("without refresh it is %v", again)
+	}
+	newer := ask(true)
+	if text(newer, "buildId") == text(first, "buildId") || files(t, pull(t, text(newer, "targetImage"), "amd64"))["opt/conda/lib/libz.so.1.2.13"] == "" {
+		t.Errorf("with refresh it is %v", newer)
+	}
+	if after := ask(false); text(after, "buildId") != text(newer, "buildId") {
+		t.Errorf("afterwards it is %v", after)
+	}
+	if r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": base, "refresh": true}); r.status != http.StatusBadRequest {
+		t.Errorf("for an image it is answered %d %s", r.status, r.body)
 	}
 }

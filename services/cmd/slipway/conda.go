@@ -76,7 +76,7 @@ func (f *condaFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.mambaImage, "mamba-image", "", "The `image` that installs the packages.")
 	flags.StringVar(&f.packages, "base-packages", "", "The `packages` that every environment gets; empty for none (default: the server's, conda-forge::procps-ng).")
 	flags.StringArrayVar(&f.run, "run", nil, "A Dockerfile `line` to append, e.g. 'RUN ldconfig'; may be repeated.")
-	flags.BoolVar(&f.refresh, "refresh", false, "Take what the channels have now, though the request is remembered.")
+	flags.BoolVar(&f.refresh, "refresh", false, "Solve the packages anew, though the request is remembered.")
 	complete(cmd, "channel", "conda-forge", "bioconda")
 	for _, name := range []string{"base-image", "mamba-image", "base-packages", "run"} {
 		complete(cmd, name)
