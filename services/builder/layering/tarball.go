@@ -2,6 +2,7 @@ package layering
 
 import (
 	"archive/tar"
+	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 type tarball struct {
 	tar      *tar.Writer
 	packer   io.WriteCloser
+	buffer   *bufio.Writer // the packer's words are 250 bytes long
 	packed   *counter
 	sum, raw hash.Hash // of what is compressed, and of the tar
 	media    string
@@ -39,12 +41,13 @@ const gzipLevel = 6
 func newTarball(out io.Writer, prefix string, c Compression) (*tarball, error) {
 	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, media: c.mediaType()}
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
+	t.buffer = bufio.NewWriterSize(t.packed, 64<<10)
 	var err error
 	if c == Zstd {
 		// The number of processors must not show in the bytes.
-		t.packer, err = zstd.NewWriter(t.packed, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
+		t.packer, err = zstd.NewWriter(t.buffer, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	} else {
-		t.packer, err = gzip.NewWriterLevel(t.packed, gzipLevel)
+		t.packer, err = gzip.NewWriterLevel(t.buffer, gzipLevel)
 	}
 	t.tar = tar.NewWriter(io.MultiWriter(t.packer, t.raw))
 	return t, err
@@ -111,7 +114,7 @@ func (t *tarball) folder(name string) error {
 
 // close ends the layer, and says what it is.
 func (t *tarball) close() (Package, error) {
-	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
+	if err := errors.Join(t.tar.Close(), t.packer.Close(), t.buffer.Flush()); err != nil {
 		return Package{}, err
 	}
 	t.Layer = Layer{
