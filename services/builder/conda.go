@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/internal/conda"
@@ -146,6 +147,10 @@ func (c *Conda) prune(out Output) {
 // blamed is what a fault means for the build: what a package or its channel is to
 // blame for is told to the user.
 func blamed(err error) error {
+	if errors.Is(err, syscall.ENOSPC) {
+		const text = "The disk is full of the worker that puts the image together; its operator has to give it room (data_dir), or let it keep fewer layers (setting conda_layers)"
+		return &Failure{Reason: Internal, Message: text, Cause: err}
+	}
 	if f, ok := fault.As(err); ok && !errors.As(err, new(*Failure)) {
 		return &Failure{Reason: Build, Message: f.Public, Cause: err}
 	}

@@ -6,11 +6,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,6 +24,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -314,3 +318,73 @@ func TestCondaDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestCondaDiskFull: a worker whose disk is full says so, keeps nothing of what it could
+// not end, and works on once there is room.
+func TestCondaDiskFull(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may make a small disk")
+	}
+	b, dir := newBench(t), t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Skipf("there is no small disk: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	engine := b.engine(dir)
+	_, err := engine.Build(t.Context(), b.job(b.curl()), &lines{})
+	f := new(builder.Failure)
+	if !errors.As(err, &f) || f.Reason != builder.Internal || !strings.Contains(f.Message, "The disk is full") {
+		t.Fatalf("it ended with %v", err)
+	}
+	for _, sub := range []string{"scratch", "layers/tmp"} {
+		if left, err := os.ReadDir(filepath.Join(dir, sub)); err != nil || len(left) > 0 {
+			t.Errorf("left in %s: %v, %v", sub, left, err)
+		}
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.Build(t.Context(), b.job(b.curl()), &lines{}); err != nil {
+		t.Errorf("with room it ended with %v", err)
+	}
+}
+
+// TestCondaTogether: builds that want the same packages at the same moment have one
+// worker make each layer once.
+func TestCondaTogether(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	engine, lock := b.engine(t.TempDir()), b.curl()
+	begin := make(chan struct{})
+	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
+	var all sync.WaitGroup
+	digests := make([]string, 10)
+	var known atomic.Int32
+	for i := range digests {
+		all.Go(func() {
+			job := b.job(lock, func(j *builder.Job) {
+				j.ID = fmt.Sprintf("%016d_1", i)
+				j.Target.Tag = strconv.Itoa(i)
+			})
+			var err error
+			digests[i], err = engine.Build(t.Context(), job, heard(func(text string) {
+				if strings.Contains(text, "0 of 2 packages are there") && known.Add(1) == int32(len(digests)) {
+					close(begin)
+				}
+			}))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := b.asked.Load(); n != 2 || len(slices.Compact(digests)) != 1 {
+		t.Errorf("the channel was asked %d times for 2 packages; the images are %v", n, digests)
+	}
+}
+
+// heard is told what a build prints.
+type heard func(text string)
+
+func (p heard) Print(_, text string) { p(text) }
