@@ -8,9 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"slipway.dev/services/internal/testkit"
 )
@@ -163,6 +166,20 @@ func TestCondaImage(t *testing.T) {
 	})
 }
 
+// piecemeal gives out an artifact in ten parts, and does something between them.
+func piecemeal(t *testing.T, w http.ResponseWriter, r *http.Request, file string, between func()) {
+	raw, err := os.ReadFile(filepath.Join(artifactsDir, file))
+	if err != nil {
+		t.Error(err)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(raw)))
+	for part := range slices.Chunk(raw, len(raw)/10+1) {
+		_, _ = w.Write(part)
+		_ = http.NewResponseController(w).Flush()
+		between()
+	}
+}
+
 // TestCondaImageFails: what no image can be made of ends the build, with the reason.
 func TestCondaImageFails(t *testing.T) {
 	t.Parallel()
@@ -188,7 +205,15 @@ func TestCondaImageFails(t *testing.T) {
 			}
 			http.ServeFile(w, r, filepath.Join(artifactsDir, "reproc-14.2.4.post0-h31becfc_1.conda"))
 		})
+		var halves sync.Once
+		channel.answer("libedit-3.1.20191231-he28a2e2_2.tar.bz2", func(w http.ResponseWriter, r *http.Request) {
+			piecemeal(t, w, r, "libedit-3.1.20191231-he28a2e2_2.tar.bz2", func() { halves.Do(func() { panic(http.ErrAbortHandler) }) })
+		})
+		channel.answer("libffi-3.4.2-h3557bc0_5.tar.bz2", func(w http.ResponseWriter, r *http.Request) {
+			piecemeal(t, w, r, "libffi-3.4.2-h3557bc0_5.tar.bz2", func() { <-time.After(50 * time.Millisecond) })
+		})
 		for name, why := range map[string]string{
+			"libedit": "", "libffi": "", // that comes when it breaks off, and when it is slow
 			"lz4-c":        "The artifact lz4-c-1.9.4-hd600fc2_0.conda is not the one that the lock names",
 			"libuuid":      "The artifact libuuid-2.38.1-hb4cce97_0.conda could not be fetched",
 			"link-scripts": "The package link-scripts 0.1.0 h4616a5c_0 runs a script when it is installed",

@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"errors"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// asked counts how often a channel gives out its artifacts.
+type asked struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (a *asked) of(file string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.n[file]
+}
+
+// counting makes the channel count what it is asked for. hold, where the name is that
+// of a file, is what it waits for before it gives that out.
+func (c *artifacts) counting(hold string, until <-chan struct{}, files ...string) *asked {
+	a := &asked{n: map[string]int{}}
+	for _, file := range files {
+		c.answer(file, func(w http.ResponseWriter, r *http.Request) {
+			a.mu.Lock()
+			a.n[file]++
+			a.mu.Unlock()
+			if file == hold {
+				select {
+				case <-until:
+				case <-r.Context().Done():
+					panic(http.ErrAbortHandler)
+				}
+			}
+			http.ServeFile(w, r, filepath.Join(artifactsDir, file))
+		})
+	}
+	return a
+}
+
+// TestCondaWorkerKilled: a worker that is killed while it makes layers keeps none from
+// being made. In one process it finds those again that it had; where there are two
+// workers the other one makes the image, each layer once.
+func TestCondaWorkerKilled(t *testing.T) {
+	t.Parallel()
+	const last, zlib, curl = "c-ares-1.21.0-h31becfc_0.conda", "libzlib-1.2.13-h31becfc_5.conda", "libcurl-8.4.0-h4e8248e_0.conda"
+	up := testkit.NewRegistry(t, testkit.Open)
+	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	channel := newArtifacts(t)
+	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {
+		release := make(chan struct{})
+		count := channel.counting(last, release, last, zlib, curl)
+		answer := p.order(environment(base, "libcurl"))
+		var worker *process
+		err := within(time.Minute, func() error {
+			for _, proc := range p.procs {
+				if strings.Contains(proc.log(), "Worker starts a build") {
+					worker = proc
+				}
+			}
+			if worker == nil || !strings.Contains(p.logOf(answer), "2 of 3: ") {
+				return errors.New("two layers are not made yet")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker.kill()
+		close(release)
+		alone := len(p.procs) == 1
+		if alone {
+			worker.start()
+		}
+		if s := p.finished(t, answer); s["succeeded"] != true {
+			t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+		}
+		again := map[bool]int{true: 1, false: 2}[alone] // another worker has none of them
+		if count.of(last) != 2 || count.of(zlib) != again || count.of(curl) != again {
+			t.Errorf("the channel was asked %d, %d and %d times", count.of(last), count.of(zlib), count.of(curl))
+		}
+		if log := p.logOf(answer); alone && !strings.Contains(log, "2 of 3 packages are there as layers; fetching the other 1") {
+			t.Errorf("the log is\n%s", log)
+		}
+		if files(t, pull(t, text(answer, "targetImage"), "amd64"))["opt/conda/lib/libz.so.1.2.13"] == "" {
+			t.Error("the image lacks a package")
+		}
+	})
+}
