@@ -26,13 +26,13 @@ func (a *asked) of(file string) int {
 
 // counting makes the channel count what it is asked for. hold, where the name is that
 // of a file, is what it waits for before it gives that out.
-func (c *artifacts) counting(hold string, until <-chan struct{}, files ...string) *asked {
-	a := &asked{n: map[string]int{}}
+func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string) *asked {
+	out := &asked{n: map[string]int{}}
 	for _, file := range files {
-		c.answer(file, func(w http.ResponseWriter, r *http.Request) {
-			a.mu.Lock()
-			a.n[file]++
-			a.mu.Unlock()
+		a.answer(file, func(w http.ResponseWriter, r *http.Request) {
+			out.mu.Lock()
+			out.n[file]++
+			out.mu.Unlock()
 			if file == hold {
 				select {
 				case <-until:
@@ -43,7 +43,7 @@ func (c *artifacts) counting(hold string, until <-chan struct{}, files ...string
 			http.ServeFile(w, r, filepath.Join(artifactsDir, file))
 		})
 	}
-	return a
+	return out
 }
 
 // TestCondaWorkerKilled: a worker that is killed while it makes layers keeps none from

@@ -168,6 +168,8 @@ func TestStall(t *testing.T) {
 type slow struct{ io.Reader }
 
 func (s slow) Read(p []byte) (int, error) {
-	<-time.After(limits.ArtifactStall / 2)
+	ctx, cancel := context.WithTimeout(context.Background(), limits.ArtifactStall/2) // in the test's own time
+	defer cancel()
+	<-ctx.Done()
 	return s.Reader.Read(p)
 }

@@ -30,6 +30,8 @@ type tarball struct {
 	sum, raw hash.Hash // of what is compressed, and of the tar
 	media    string
 
+	piece []byte // of a file: packages have thousands
+
 	prefix string // without the first "/"
 	seen   map[string]byte
 	Package
@@ -39,7 +41,7 @@ type tarball struct {
 const gzipLevel = 6
 
 func newTarball(out io.Writer, prefix string, c Compression) (*tarball, error) {
-	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, media: c.mediaType()}
+	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, media: c.mediaType(), piece: make([]byte, 64<<10)}
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
 	t.buffer = bufio.NewWriterSize(t.packed, 64<<10)
 	var err error
@@ -86,7 +88,7 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
-	_, err := io.Copy(t.tar, content)
+	_, err := io.CopyBuffer(t.tar, struct{ io.Reader }{content}, t.piece)
 	if errors.Is(err, tar.ErrWriteTooLong) {
 		return fmt.Errorf("%s is longer than it was said to be: %w", h.Name, err)
 	}
