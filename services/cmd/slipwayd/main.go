@@ -45,7 +45,7 @@ func command() *cobra.Command {
 	root.SetUsageTemplate(root.UsageTemplate() + `
 Every setting is a flag: "slipwayd config --explain" says what they are.
 `)
-	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
+	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
 

@@ -120,7 +120,9 @@ func Rules() []Rule {
 
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
-		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
+		// A client of the service, for its operator.
+		{Package: "services/app/compare", May: []string{"proto/gen/...", "services/builder/flatten", "services/builder/shadow", "services/internal/..."}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/compare", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
 		{Package: "services/cmd/slipway", May: []string{"proto/gen/...", "services/internal/lifetime"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
 		// The index, solving and what packages become are measured without the rooms around them.

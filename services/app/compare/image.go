@@ -1,0 +1,117 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/builder/shadow"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+)
+
+// tree reads what an image holds, from the registry that serves its name. Nothing of it is
+// kept on disk.
+func (s *service) tree(ctx context.Context, image made) (*shadow.Tree, error) {
+	layers, err := s.layers(ctx, image.name)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", image.name, err)
+	}
+	t, err := flattened(ctx, layers, flatten.Write)
+	if errors.Is(err, flatten.ErrTwice) {
+		t, err = flattened(ctx, layers, flatten.WriteTwice)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", image.name, err)
+	}
+	return t, nil
+}
+
+type writer func(context.Context, io.Writer, []flatten.Layer, flatten.Limits) (flatten.Summary, error)
+
+func flattened(ctx context.Context, layers []flatten.Layer, write writer) (*shadow.Tree, error) {
+	out, in := io.Pipe()
+	go func() {
+		_, err := write(ctx, in, layers, flatten.Limits{Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes})
+		in.CloseWithError(err)
+	}()
+	t, err := shadow.Read(out)
+	return t, errors.Join(err, out.Close())
+}
+
+// layers are those of the image that a name, HOST/PATH:TAG, stands for.
+func (s *service) layers(ctx context.Context, name string) ([]flatten.Layer, error) {
+	ref, err := oci.ParseReference(name)
+	if err != nil {
+		return nil, err
+	}
+	at := "/v2/" + ref.Repository
+	types := []string{ocispec.MediaTypeImageManifest, oci.TypeDockerManifest, ocispec.MediaTypeImageIndex, oci.TypeDockerIndex}
+	doc, err := s.document(ctx, at+"/manifests/"+ref.Identifier(), types)
+	if err != nil {
+		return nil, err
+	}
+	if oci.IsIndex(doc.MediaType) { // BuildKit wraps an image with what it says of itself
+		x, err := oci.ParseIndex(doc)
+		if err != nil {
+			return nil, err
+		}
+		if len(x.Manifests) == 0 {
+			return nil, errors.New("the index is empty")
+		}
+		if doc, err = s.document(ctx, at+"/manifests/"+x.Manifests[0].Digest.String(), types); err != nil {
+			return nil, err
+		}
+	}
+	m, err := oci.ParseManifest(doc)
+	if err != nil {
+		return nil, err
+	}
+	var out []flatten.Layer
+	for _, l := range m.Layers {
+		out = append(out, flatten.Layer{Name: l.Digest.String(), Size: l.Size, Open: func(ctx context.Context) (io.ReadCloser, error) {
+			resp, err := s.send(ctx, http.MethodGet, at+"/blobs/"+l.Digest.String(), nil, http.Header{})
+			if err != nil {
+				return nil, err
+			}
+			return &verified{ReadCloser: resp.Body, sum: l.Digest.Verifier()}, nil
+		}})
+	}
+	return out, nil
+}
+
+func (s *service) document(ctx context.Context, path string, types []string) (oci.Document, error) {
+	resp, err := s.send(ctx, http.MethodGet, path, nil, http.Header{"Accept": {strings.Join(types, ", ")}})
+	if err != nil {
+		return oci.Document{}, err
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.Document+1))
+	if err == nil && len(raw) > limits.Document {
+		err = errors.New("a manifest is too large")
+	}
+	return oci.NewDocument(resp.Header.Get("Content-Type"), raw), err
+}
+
+// verified is a layer whose end is an error when it is not the right one.
+type verified struct {
+	io.ReadCloser
+	sum digest.Verifier
+}
+
+// Read returns the next bytes.
+func (v *verified) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	_, _ = v.sum.Write(p[:n]) // a hash takes everything
+	if errors.Is(err, io.EOF) && !v.sum.Verified() {
+		return n, errors.New("a layer does not have its digest")
+	}
+	return n, err
+}

@@ -1,0 +1,145 @@
+package shadow
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// record is what conda-meta says of a package.
+const record = `{"name":"x","version":"1","build":"0","url":"https://h/x-1-0.conda","files":["lib/x","lib/y.py"],"depends":[],"channel":"lab",
+	"paths_data":{"paths":[{"_path":"lib/x","path_type":"hardlink","sha256_in_prefix":"aa"},{"_path":"lib/y.py","path_type":"hardlink"}]}}`
+
+// image is a tree with what two installers have alike; change gets its entries.
+func image(t *testing.T, change func(map[string]*tar.Header, map[string]string)) *Tree {
+	t.Helper()
+	at := time.Unix(1700000000, 0)
+	headers := map[string]*tar.Header{
+		"opt/conda/":                      {Typeflag: tar.TypeDir, Mode: 0o755},
+		"opt/conda/bin/x":                 {Typeflag: tar.TypeReg, Mode: 0o755},
+		"opt/conda/bin/link":              {Typeflag: tar.TypeSymlink, Linkname: "x"},
+		"opt/conda/conda-meta/x-1-0.json": {Typeflag: tar.TypeReg, Mode: 0o644},
+		"opt/conda/conda-meta/history":    {Typeflag: tar.TypeReg, Mode: 0o644},
+	}
+	contents := map[string]string{"opt/conda/bin/x": "program", "opt/conda/conda-meta/x-1-0.json": record, "opt/conda/conda-meta/history": "one"}
+	change(headers, contents)
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	hard := map[string]*tar.Header{}
+	write := func(name string, h *tar.Header) {
+		if h.ModTime.IsZero() {
+			h.ModTime = at
+		}
+		h.Name, h.Size = name, int64(len(contents[name]))
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, contents[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, h := range headers {
+		if h.Typeflag == tar.TypeLink { // after what it is a link to
+			hard[name] = h
+			continue
+		}
+		write(name, h)
+	}
+	for name, h := range hard {
+		write(name, h)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := Read(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	type headers = map[string]*tar.Header
+	type contents = map[string]string
+	const x, meta = "opt/conda/bin/x", "opt/conda/conda-meta/x-1-0.json"
+	says := func(old, fresh string) func(headers, contents) {
+		return func(_ headers, c contents) { c[meta] = strings.Replace(record, old, fresh, 1) }
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(headers, contents) // of the installer's
+		want   []Difference
+		known  []string
+	}{
+		{"nothing", func(headers, contents) {}, nil, nil},
+		{"a mode", func(h headers, _ contents) { h[x].Mode = 0o4755 }, []Difference{{x, "mode", "0755", "4755"}}, nil},
+		{"a target", func(h headers, _ contents) { h["opt/conda/bin/link"].Linkname = "y" }, []Difference{{"opt/conda/bin/link", "target", "x", "y"}}, nil},
+		{"a kind", func(h headers, c contents) { h[x] = &tar.Header{Typeflag: tar.TypeDir, Mode: 0o755}; delete(c, x) }, []Difference{{x, "kind", "file", "folder"}}, nil},
+		{"a name less", func(h headers, c contents) { delete(h, x) }, []Difference{{x, "missing", "file 0755", ""}}, nil},
+		{"a name more", func(h headers, c contents) { h["etc/x"] = &tar.Header{Typeflag: tar.TypeSymlink, Linkname: "y"} }, []Difference{{"etc/x", "missing", "", "link to y"}}, nil},
+		{"a hard link is a file", func(h headers, c contents) {
+			h["opt/conda/bin/y"], h[x] = h[x], &tar.Header{Typeflag: tar.TypeLink, Linkname: "opt/conda/bin/y"}
+			c["opt/conda/bin/y"] = c[x]
+			delete(c, x)
+		}, []Difference{{"opt/conda/bin/y", "missing", "", "file 0755"}}, nil},
+		{"times, compiled Python, what is kept, history", func(h headers, c contents) {
+			h[x].ModTime = time.Unix(1, 0)
+			h["opt/conda/lib/__pycache__/y.pyc"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
+			h["opt/conda/pkgs/urls"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
+			c["opt/conda/conda-meta/history"] = "two"
+		}, nil, []string{bytecode, times, keeping}},
+		{"compiled Python elsewhere", func(h headers, _ contents) { h["root/y.pyc"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644} }, []Difference{{"root/y.pyc", "missing", "", "file 0644"}}, nil},
+		{"a record's machine", says(`"channel":"lab"`, `"channel":"https://h/lab","link":{"type":1},"noarch":""`), nil, []string{fields}},
+		{"a record's files in another order", says(`["lib/x","lib/y.py"]`, `["lib/y.py","lib/y.pyc","lib/x"]`), nil, nil},
+		{"a record's version", says(`"version":"1"`, `"version":"2"`), []Difference{{meta, "version", `"1"`, `"2"`}}, nil},
+		{"a record's files", says(`"lib/y.py"]`, `"lib/z"]`), []Difference{{meta, "files", `["lib/x","lib/y.py"]`, `["lib/x","lib/z"]`}}, nil},
+		{"a record's digest", says(`"aa"`, `"bb"`), []Difference{{meta, "paths_data: lib/x: sha256_in_prefix", `"aa"`, `"bb"`}}, nil},
+		{"a record's path", says(`{"_path":"lib/y.py"`, `{"_path":"lib/z"`), []Difference{
+			{meta, "paths_data: lib/y.py", `"lib/y.py"`, ""}, {meta, "paths_data: lib/z", "", `"lib/z"`},
+		}, nil},
+		{"a record that is none", says(`{"name"`, `{name`), []Difference{
+			{meta, "content", "JSON: well formed", "JSON: invalid character 'n' looking for beginning of object key string"},
+		}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := Compare(image(t, func(map[string]*tar.Header, map[string]string) {}), image(t, tc.change))
+			if diff := cmp.Diff(tc.want, got.Differences); diff != "" || got.Equal() != (tc.want == nil) {
+				t.Errorf("differences (-want +got):\n%s", diff)
+			}
+			var known []string
+			for _, k := range got.Known {
+				known = append(known, k.Why)
+			}
+			if diff := cmp.Diff(tc.known, known); diff != "" {
+				t.Errorf("what is known (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// FuzzRead reads any tar, and compares it with itself.
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	_ = w.WriteHeader(&tar.Header{Name: "opt/conda/conda-meta/x.json", Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(record))})
+	_, _ = io.WriteString(w, record)
+	_ = w.WriteHeader(&tar.Header{Name: "x", Typeflag: tar.TypeLink, Linkname: "y"})
+	_ = w.Close()
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		tree, err := Read(bytes.NewReader(raw))
+		if err != nil {
+			return
+		}
+		if got := Compare(tree, tree); got.Known != nil || !got.Equal() && !strings.HasPrefix(got.Differences[0].Direct, "JSON: ") {
+			t.Errorf("it differs from itself: %+v", got)
+		}
+	})
+}

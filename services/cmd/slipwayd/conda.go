@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/app/compare"
+)
+
+func condaCommand() *cobra.Command {
+	group := &cobra.Command{Use: "conda", Short: "Look at how images of Conda packages are made"}
+	group.AddCommand(condaCompareCommand())
+	return group
+}
+
+// condaCompareCommand shows an operator what images of packages are, before they believe
+// it.
+func condaCompareCommand() *cobra.Command {
+	var server, tokenFile, output string
+	cmd := &cobra.Command{
+		Use:   "compare REQUEST | SPEC...",
+		Short: "Build Conda packages both ways, and print how the images differ",
+		Long: `Build Conda packages both ways, and print how the images differ.
+
+REQUEST is a JSON file, or - for standard input, with the body of POST
+/v1alpha2/container: packages, or condaFile alone, for one platform. Or give
+specifications, e.g. samtools=1.20.
+
+The slipwayd that runs with the same settings is asked, at public_url or --server:
+for the image that is put together of the packages, and for one in which
+micromamba installs the same lock in a container, which takes BuildKit. Then every
+name in both is compared: its kind, mode, link target and bytes; and the records of
+conda-meta, field by field. What no two installers have alike (compiled Python,
+times, fields that hold paths) is counted apart. Commands of the request are left
+out; containerConfig, freeze and format have no meaning here.
+
+It succeeds when the images differ in nothing else, and fails when they do.`,
+		Example: "  slipwayd conda compare samtools=1.20\n  slipwayd conda compare request.json --output json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if output != "text" && output != "json" {
+				return fmt.Errorf("--output must be text or json, not %q", output)
+			}
+			cfg, err := load(cmd)
+			if err != nil {
+				return err
+			}
+			o := compare.Options{Config: cfg, Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
+			if o.Token, err = tokenOf(tokenFile); err != nil {
+				return err
+			}
+			if err := readRequest(cmd, args, &o); err != nil {
+				return err
+			}
+			report, err := compare.Run(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				encode := json.NewEncoder(cmd.OutOrStdout())
+				encode.SetIndent("", "  ")
+				err = encode.Encode(report)
+			} else {
+				printReport(cmd.OutOrStdout(), report)
+			}
+			if err == nil && !report.Equal() {
+				err = fmt.Errorf("the images differ in %d ways", len(report.Differences))
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&server, "server", "", "The service's address (default: public_url).")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "A file with an access token (default: SLIPWAY_TOKEN, or none).")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "How to print: text, or json with direct, classic, lock, names, records, differences and known.")
+	return cmd
+}
+
+func tokenOf(file string) (string, error) {
+	if file == "" {
+		return os.Getenv("SLIPWAY_TOKEN"), nil
+	}
+	raw, err := os.ReadFile(file)
+	return strings.TrimSpace(string(raw)), err
+}
+
+// readRequest reads a request, or specifications. What is there as a file is one.
+func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
+	if len(args) > 1 || args[0] != "-" && !strings.HasSuffix(args[0], ".json") {
+		o.Request = compare.Of(args)
+		return nil
+	}
+	var raw []byte
+	var err error
+	if args[0] == "-" {
+		raw, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		raw, err = os.ReadFile(args[0])
+	}
+	if err != nil {
+		return errors.Join(errors.New("reading the request"), err)
+	}
+	o.Request, err = compare.Read(raw)
+	return err
+}
+
+func printReport(out io.Writer, r compare.Report) {
+	for _, d := range r.Differences {
+		fmt.Fprintf(out, "%s: %s: %q, installed %q\n", d.Path, d.What, d.Direct, d.Classic)
+	}
+	for _, k := range r.Known {
+		fmt.Fprintf(out, "known: %d: %s, e.g. %s\n", k.Count, k.Why, k.Example)
+	}
+	fmt.Fprintf(out, "%d names and %d records of %s and %s: %d differences\n", r.Names, r.Records, r.Direct, r.Classic, len(r.Differences))
+}
