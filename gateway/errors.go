@@ -102,6 +102,11 @@ func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, _ runtime.Mar
 	}
 }
 
+// writeBadParameter responds to a parameter that cannot be read.
+func writeBadParameter(w http.ResponseWriter, message string) {
+	writeMessage(w, http.StatusBadRequest, message)
+}
+
 // writeMessage writes the contract's error body.
 func writeMessage(w http.ResponseWriter, code int, message string) {
 	body, err := json.Marshal(map[string]string{"message": message})

@@ -67,8 +67,12 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 
 // route mounts every path.
 func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) {
+	readable := requestsOf(
+		containerv1.File_slipway_container_v1_container_proto, buildv1.File_slipway_build_v1_build_proto, condav1.File_slipway_conda_v1_conda_proto,
+		inspectv1.File_slipway_inspect_v1_inspect_proto, metricsv1.File_slipway_metrics_v1_metrics_proto,
+	)
 	mux := newMux(
-		runtime.WithMiddlewares(routed("", p), deprecated),
+		runtime.WithMiddlewares(routed("", p), deprecated, readable.checked(writeBadParameter)),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),

@@ -100,7 +100,7 @@ func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 
 // readRaw reads a body as it came, if it keeps to the limits; io.EOF when there is none.
 func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
-	raw, err := io.ReadAll(r)
+	raw, err := readAll(r)
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return errors.New(tooLarge)
 	}
@@ -115,4 +115,12 @@ func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
 	}
 	*into = raw
 	return m.limits.check(raw)
+}
+
+// readAll reads a body, or takes one that was read.
+func readAll(r io.Reader) ([]byte, error) {
+	if b, ok := r.(*readBody); ok {
+		return b.take()
+	}
+	return io.ReadAll(r)
 }

@@ -30,8 +30,9 @@ func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handl
 
 // routePlatform mounts every path of the platform.
 func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime.ServeMux, error) {
+	readable := requestsOf(platformv1.File_slipway_platform_v1_platform_proto)
 	mux := newMux(
-		runtime.WithMiddlewares(routed("/api", defaultTimeouts())),
+		runtime.WithMiddlewares(routed("/api", defaultTimeouts()), readable.checked(refuseParameter), readable.located(refuseParameter)),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
 		runtime.WithRoutingErrorHandler(writeNoEndpoint),

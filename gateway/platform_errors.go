@@ -57,3 +57,8 @@ func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler
 	}
 	writeMessage(w, http.StatusForbidden, "There is no such endpoint, or you may not use it")
 }
+
+// refuseParameter responds to a parameter that cannot be read.
+func refuseParameter(w http.ResponseWriter, message string) {
+	writeMessage(w, http.StatusBadRequest, identified(message, w.Header()))
+}

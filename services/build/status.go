@@ -12,6 +12,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -102,22 +103,16 @@ func (s *Service) describe(r record) *buildv1.Build {
 
 // ListBuilds returns the builds of the user whom the Bearer token names.
 func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest) (*buildv1.ListBuildsResponse, error) {
-	limit := req.GetMax()
-	switch {
-	case limit == 0:
-		limit = 20
-	case limit < 1 || limit > 100:
-		return nil, fault.Invalid.Newf("max must be 1 to 100")
-	}
-	if req.GetOffset() < 0 {
-		return nil, fault.Invalid.Newf("offset must not be negative")
+	limit, offset, err := paging.Strictly(req, 20, 100)
+	if err != nil {
+		return nil, err
 	}
 	gate := caller.Gate{Platform: s.deps.Platform}
 	id, err := gate.Identify(ctx, caller.Claim{})
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.ofUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, req.GetOffset())
+	list, total, err := s.store.ofUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, offset)
 	if err != nil {
 		return nil, s.deps.DB.Fault("listing builds", err)
 	}

@@ -51,7 +51,7 @@ func (s store) lastNumber(ctx context.Context, contentID string) (n int64, err e
 }
 
 // ofUser reads builds of a user at a platform, the newest first, and counts them all.
-func (s store) ofUser(ctx context.Context, endpoint string, user int64, limit, offset int32) (list []record, total int32, err error) {
+func (s store) ofUser(ctx context.Context, endpoint string, user int64, limit, offset int) (list []record, total int32, err error) {
 	const mine = `endpoint = $1 AND user_id = $2`
 	if total, err = s.count(ctx, mine, endpoint, user); err != nil {
 		return nil, 0, err

@@ -16,13 +16,14 @@ import (
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/paging"
 )
 
 // SearchPackages answers packages whose names are like a text.
 func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackagesRequest) (*condav1.SearchPackagesResponse, error) {
-	most := cmp.Or(int(req.GetMax()), 20)
-	if most < 1 || most > 100 || req.GetOffset() < 0 {
-		return nil, fault.Invalid.Newf("max must be between 1 and 100, and offset not negative")
+	most, offset, err := paging.Strictly(req, 20, 100)
+	if err != nil {
+		return nil, err
 	}
 	if len(req.GetQ()) > limits.ChannelWord {
 		return nil, fault.Invalid.Newf("q is at most %d characters long", limits.ChannelWord)
@@ -56,7 +57,7 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 		return nil, err
 	}
 	defer leave()
-	return page(search(lists, req.GetQ()), int(req.GetOffset()), most)
+	return page(search(lists, req.GetQ()), offset, most)
 }
 
 // hit is a package that was found, and the lists that have it.

@@ -147,6 +147,10 @@ func (r *reporter) checkTasks() {
 	if list.GetTotal() < 100 || len(list.GetTasks()) != 3 || members(t, list.GetTasks()[0].GetDocument())["taskId"] != 198.0 {
 		t.Errorf("found %v", list)
 	}
+	page := must(r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, Page: new(int32(2)), PageSize: new(int32(2)), Search: "SÄMPLE 1", SortDir: "desc"}))(t)
+	if page.GetTotal() != list.GetTotal() || len(page.GetTasks()) != 2 || members(t, page.GetTasks()[0].GetDocument())["taskId"] != 197.0 {
+		t.Errorf("the second page is %v", page)
+	}
 	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "1; DROP TABLE platform_tasks"})
 	wants(t, "an injection", err, fault.Invalid)
 }
@@ -279,6 +283,10 @@ func TestSearch(t *testing.T) {
 		part := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Max: new(int32(1)), Attributes: "progress", IncludeTotalSize: new(false)}))(t)
 		if !part.GetHasMore() || part.TotalSize != nil || members(t, part.GetWorkflows()[0].GetDocument())["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
 			t.Errorf("a page is %v", part)
+		}
+		part = must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Page: new(int32(2)), PageSize: new(int32(1))}))(t)
+		if len(part.GetWorkflows()) != 1 || part.GetTotalSize() != 2 || members(t, part.GetWorkflows()[0].GetDocument())["id"] == second {
+			t.Errorf("the second page is %v", part)
 		}
 	})
 }

@@ -40,7 +40,7 @@ const (
 func plumbing() []string {
 	return []string{
 		"proto/gen/...", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fault",
-		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
+		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/paging", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
 	}
 }
 
@@ -74,7 +74,7 @@ func Rules() []Rule {
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 
 		// What the platform's nouns share, below all of them.
-		{Package: "services/platform/api", May: []string{"services/internal/fault", sqlRoom}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/paging", sqlRoom}, Only: []string{"google.golang.org/protobuf/..."}},
 		{Package: "services/platform/vault", May: []string{"services/internal/fault", sqlRoom}, Only: []string{}},
 		{Package: "services/platform/audit", May: []string{"services/internal/rpc", sqlRoom, "services/platform/api"}, Only: []string{}},
 		// One schema: its tables refer to each other. The nouns' tests make their tables.

@@ -8,38 +8,26 @@ import (
 	"unicode/utf8"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/internal/sqldb"
 )
 
 // Paged are the parameters of a list.
 type Paged interface {
-	GetMax() int32
-	GetOffset() int32
+	paging.Request
 	GetSearch() string
-	GetPage() int32
-	GetPageSize() int32
 }
 
 // PageOf reads the parameters of a list.
 func PageOf(r Paged) (sqldb.Page, error) {
-	limit, offset := r.GetMax(), r.GetOffset()
-	if r.GetPageSize() != 0 {
-		limit = r.GetPageSize()
-	}
-	if limit < 0 || offset < 0 || r.GetPage() < 0 {
-		return sqldb.Page{}, fault.Invalid.Newf("max, offset, page and pageSize must not be negative")
-	}
-	if limit == 0 {
-		limit = 100
-	}
-	limit = min(limit, 1000)
-	if r.GetPage() > 1 {
-		offset = (min(r.GetPage(), 1_000_000) - 1) * limit
+	limit, offset, err := paging.Read(r, 100, 1000)
+	if err != nil {
+		return sqldb.Page{}, err
 	}
 	if err := Within("search", r.GetSearch(), 200); err != nil {
 		return sqldb.Page{}, err
 	}
-	return sqldb.Page{Limit: int(limit), Offset: int(offset), Like: sqldb.Like(r.GetSearch())}, nil
+	return sqldb.Page{Limit: limit, Offset: offset, Like: sqldb.Like(r.GetSearch())}, nil
 }
 
 // Within refuses a text that is too long, in characters, and one that no database

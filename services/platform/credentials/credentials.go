@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/orgs"
@@ -128,6 +129,9 @@ func (s *Service) ListCredentials(ctx context.Context, req *platformv1.ListCrede
 	list, err := s.store.credentialsIn(ctx, p.Space)
 	if err != nil {
 		return nil, fmt.Errorf("reading the credentials of workspace %d: %w", p.Space.ID(), err)
+	}
+	if list, err = paging.Cut(list, req); err != nil {
+		return nil, err
 	}
 	resp := &platformv1.ListCredentialsResponse{}
 	for _, c := range list {

@@ -9,12 +9,13 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/platform/api"
 )
 
 // ListTokens lists the caller's tokens, and the sessions of programs that they let
 // in.
-func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
+func (s *Service) ListTokens(ctx context.Context, req *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
 	u := CallerFrom(ctx).User
 	list, err := s.store.tokens(ctx, u.ID)
 	if err != nil {
@@ -23,6 +24,12 @@ func (s *Service) ListTokens(ctx context.Context, _ *platformv1.ListTokensReques
 	open, err := s.store.sessions(ctx, u.ID, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the sessions of user %d: %w", u.ID, err)
+	}
+	if list, err = paging.Cut(list, req); err != nil {
+		return nil, err
+	}
+	if open, err = paging.Cut(open, req); err != nil {
+		return nil, err
 	}
 	resp := &platformv1.ListTokensResponse{}
 	for _, t := range list {

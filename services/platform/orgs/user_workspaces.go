@@ -7,6 +7,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
 )
@@ -42,7 +43,8 @@ func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUs
 		orgEntry(w.workspace.OrgID, w.workspace.OrgName) // a collaborator's
 		resp.OrgsAndWorkspaces = append(resp.OrgsAndWorkspaces, userWorkspace(w))
 	}
-	return resp, nil
+	resp.OrgsAndWorkspaces, err = paging.Cut(resp.OrgsAndWorkspaces, req)
+	return resp, err
 }
 
 func userWorkspace(w placed) *platformv1.UserWorkspace {

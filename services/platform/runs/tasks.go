@@ -8,7 +8,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
 )
 
@@ -23,15 +22,9 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	if !known || direction != "" && direction != "asc" && direction != "desc" {
 		return nil, fault.Invalid.Newf("sortBy must be taskId, name, process, status, submit, start or complete, and sortDir asc or desc")
 	}
-	if req.GetMax() < 0 || req.GetOffset() < 0 {
-		return nil, fault.Invalid.Newf("max and offset must not be negative")
-	}
-	if err := api.Within("search", req.GetSearch(), 200); err != nil {
+	p, err := api.PageOf(req)
+	if err != nil {
 		return nil, err
-	}
-	p := sqldb.Page{Limit: 100, Offset: int(req.GetOffset()), Like: sqldb.Like(strings.ReplaceAll(req.GetSearch(), "\x00", ""))}
-	if req.GetMax() > 0 {
-		p.Limit = min(int(req.GetMax()), 1000)
 	}
 	list, total, err := s.store.tasks(ctx, w.id, " ORDER BY "+column+" "+direction+", task_id", p)
 	if err != nil {

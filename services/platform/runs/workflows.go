@@ -8,7 +8,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/orgs"
@@ -17,12 +17,9 @@ import (
 // ListWorkflows lists runs, newest first.
 func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflowsRequest) (*platformv1.ListWorkflowsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
-	if req.GetMax() < 0 || req.GetOffset() < 0 {
-		return nil, fault.Invalid.Newf("max and offset must not be negative")
-	}
-	limit := 25
-	if req.GetMax() > 0 {
-		limit = min(int(req.GetMax()), 100)
+	limit, offset, err := paging.Read(req, 25, 100)
+	if err != nil {
+		return nil, err
 	}
 	now := s.deps.Now()
 	where, err := searchWorkflows(p.Space, req.GetSearch(), now)
@@ -31,7 +28,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	}
 	count := req.IncludeTotalSize == nil || req.GetIncludeTotalSize()
 	// One more than asked for tells whether there are more.
-	list, total, err := s.store.workflows(ctx, where, sqldb.Page{Limit: limit + 1, Offset: int(req.GetOffset())}, count)
+	list, total, err := s.store.workflows(ctx, where, sqldb.Page{Limit: limit + 1, Offset: offset}, count)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.Space.ID(), err)
 	}

@@ -95,7 +95,11 @@ type ListBuildsRequest struct {
 	// How many to return at most, 1 to 100; 0 means 20.
 	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
 	// How many of the newest to skip.
-	Offset        int32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	// A page number, from 1, in place of offset.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The size of a page, in place of max.
+	PageSize      int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -140,6 +144,20 @@ func (x *ListBuildsRequest) GetMax() int32 {
 func (x *ListBuildsRequest) GetOffset() int32 {
 	if x != nil {
 		return x.Offset
+	}
+	return 0
+}
+
+func (x *ListBuildsRequest) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *ListBuildsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
 	}
 	return 0
 }
@@ -1729,10 +1747,12 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"=\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
 	"\x11ListBuildsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
-	"\x06offset\x18\x02 \x01(\x05R\x06offset\"x\n" +
+	"\x06offset\x18\x02 \x01(\x05R\x06offset\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x1b\n" +
+	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\"x\n" +
 	"\x12ListBuildsResponse\x12/\n" +
 	"\x06builds\x18\x01 \x03(\v2\x17.slipway.build.v1.BuildR\x06builds\x12\"\n" +
 	"\n" +

@@ -1071,7 +1071,11 @@ type SearchPackagesRequest struct {
 	// How many to return, at most 100; by default 20.
 	Max int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
 	// How many to skip.
-	Offset        int32 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	Offset int32 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
+	// A page number, from 1, in place of offset.
+	Page int32 `protobuf:"varint,6,opt,name=page,proto3" json:"page,omitempty"`
+	// The size of a page, in place of max.
+	PageSize      int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1137,6 +1141,20 @@ func (x *SearchPackagesRequest) GetMax() int32 {
 func (x *SearchPackagesRequest) GetOffset() int32 {
 	if x != nil {
 		return x.Offset
+	}
+	return 0
+}
+
+func (x *SearchPackagesRequest) GetPage() int32 {
+	if x != nil {
+		return x.Page
+	}
+	return 0
+}
+
+func (x *SearchPackagesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
 	}
 	return 0
 }
@@ -1689,13 +1707,15 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x06change\x18\x01 \x01(\tH\x00R\x06change\x88\x01\x01\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannelsB\t\n" +
-	"\a_change\"\x9a\x01\n" +
+	"\a_change\"\xcb\x01\n" +
 	"\x15SearchPackagesRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xff\x01R\x01q\x12\x1f\n" +
 	"\achannel\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\achannel\x12!\n" +
 	"\bplatform\x18\x03 \x01(\tB\x05\x90\xb5\x18\x80\x01R\bplatform\x12\x10\n" +
 	"\x03max\x18\x04 \x01(\x05R\x03max\x12\x16\n" +
-	"\x06offset\x18\x05 \x01(\x05R\x06offset\"y\n" +
+	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12\x12\n" +
+	"\x04page\x18\x06 \x01(\x05R\x04page\x12\x1b\n" +
+	"\tpage_size\x18\a \x01(\x05R\bpageSize\"y\n" +
 	"\x16SearchPackagesResponse\x12:\n" +
 	"\bpackages\x18\x01 \x03(\v2\x1e.slipway.conda.v1.FoundPackageR\bpackages\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01B\b\n" +

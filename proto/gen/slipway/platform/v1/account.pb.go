@@ -549,6 +549,14 @@ func (x *User) GetDeleted() bool {
 // ListUserWorkspacesRequest names a user.
 type ListUserWorkspacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
+	// Query parameter: how many to return at most; by default all.
+	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	// Query parameter: how many to skip.
+	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// Query parameter: a page number, from 1, in place of offset.
+	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: the size of a page, in place of max.
+	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The user; the caller's own id.
 	UserId        int64 `protobuf:"varint,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -583,6 +591,34 @@ func (x *ListUserWorkspacesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListUserWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListUserWorkspacesRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListUserWorkspacesRequest) GetMax() int32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetOffset() int32 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
 }
 
 func (x *ListUserWorkspacesRequest) GetUserId() int64 {
@@ -756,9 +792,17 @@ func (x *UserWorkspace) GetRoles() []string {
 	return nil
 }
 
-// ListTokensRequest has no parameters.
+// ListTokensRequest is a page of each list.
 type ListTokensRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Query parameter: how many to return at most; by default all.
+	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	// Query parameter: how many to skip.
+	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// Query parameter: a page number, from 1, in place of offset.
+	Page *int32 `protobuf:"varint,3,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: the size of a page, in place of max.
+	PageSize      *int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +835,34 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ListTokensRequest) GetMax() int32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *ListTokensRequest) GetOffset() int32 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *ListTokensRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListTokensRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
 }
 
 // ListTokensResponse lists everything that gives access on behalf of the
@@ -1385,9 +1457,18 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\flast_updated\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vlastUpdated\x12;\n" +
 	"\vlast_access\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastAccess\x12\x18\n" +
-	"\adeleted\x18\x0e \x01(\bR\adeleted\"4\n" +
-	"\x19ListUserWorkspacesRequest\x12\x17\n" +
-	"\auser_id\x18\x01 \x01(\x03R\x06userId\"p\n" +
+	"\adeleted\x18\x0e \x01(\bR\adeleted\"\xcd\x01\n" +
+	"\x19ListUserWorkspacesRequest\x12\x15\n" +
+	"\x03max\x18\x02 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
+	"\x06offset\x18\x03 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x17\n" +
+	"\x04page\x18\x04 \x01(\x05H\x02R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\x05 \x01(\x05H\x03R\bpageSize\x88\x01\x01\x12\x17\n" +
+	"\auser_id\x18\x01 \x01(\x03R\x06userIdB\x06\n" +
+	"\x04_maxB\t\n" +
+	"\a_offsetB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"p\n" +
 	"\x1aListUserWorkspacesResponse\x12R\n" +
 	"\x13orgs_and_workspaces\x18\x01 \x03(\v2\".slipway.platform.v1.UserWorkspaceR\x11orgsAndWorkspaces\"\xd0\x03\n" +
 	"\rUserWorkspace\x12\x1b\n" +
@@ -1402,8 +1483,17 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\n" +
 	"visibility\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\n" +
 	"visibility\x12\x14\n" +
-	"\x05roles\x18\t \x03(\tR\x05roles\"\x13\n" +
-	"\x11ListTokensRequest\"\x8e\x01\n" +
+	"\x05roles\x18\t \x03(\tR\x05roles\"\xac\x01\n" +
+	"\x11ListTokensRequest\x12\x15\n" +
+	"\x03max\x18\x01 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
+	"\x06offset\x18\x02 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x17\n" +
+	"\x04page\x18\x03 \x01(\x05H\x02R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\x04 \x01(\x05H\x03R\bpageSize\x88\x01\x01B\x06\n" +
+	"\x04_maxB\t\n" +
+	"\a_offsetB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\x8e\x01\n" +
 	"\x12ListTokensResponse\x128\n" +
 	"\x06tokens\x18\x01 \x03(\v2 .slipway.platform.v1.TokenRecordR\x06tokens\x12>\n" +
 	"\bsessions\x18\x02 \x03(\v2\".slipway.platform.v1.SessionRecordR\bsessions\"\xaf\x02\n" +
@@ -1511,6 +1601,8 @@ func file_slipway_platform_v1_account_proto_init() {
 	if File_slipway_platform_v1_account_proto != nil {
 		return
 	}
+	file_slipway_platform_v1_account_proto_msgTypes[7].OneofWrappers = []any{}
+	file_slipway_platform_v1_account_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

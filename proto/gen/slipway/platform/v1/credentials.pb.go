@@ -313,11 +313,19 @@ func (x *CredentialsBody) GetCredentials() *CredentialsSpec {
 	return nil
 }
 
-// ListCredentialsRequest names a workspace.
+// ListCredentialsRequest names a workspace, and a page.
 type ListCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
-	WorkspaceId   *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	// Query parameter: how many to return at most; by default all.
+	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	// Query parameter: how many to skip.
+	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// Query parameter: a page number, from 1, in place of offset.
+	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: the size of a page, in place of max.
+	PageSize      *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -355,6 +363,34 @@ func (*ListCredentialsRequest) Descriptor() ([]byte, []int) {
 func (x *ListCredentialsRequest) GetWorkspaceId() int64 {
 	if x != nil && x.WorkspaceId != nil {
 		return *x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *ListCredentialsRequest) GetMax() int32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *ListCredentialsRequest) GetOffset() int32 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *ListCredentialsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListCredentialsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
 	}
 	return 0
 }
@@ -1293,10 +1329,19 @@ const file_slipway_platform_v1_credentials_proto_rawDesc = "" +
 	"\t_providerB\v\n" +
 	"\t_base_url\"Y\n" +
 	"\x0fCredentialsBody\x12F\n" +
-	"\vcredentials\x18\x01 \x01(\v2$.slipway.platform.v1.CredentialsSpecR\vcredentials\"Q\n" +
+	"\vcredentials\x18\x01 \x01(\v2$.slipway.platform.v1.CredentialsSpecR\vcredentials\"\xea\x01\n" +
 	"\x16ListCredentialsRequest\x12&\n" +
-	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"c\n" +
+	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
+	"\x03max\x18\x02 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
+	"\x06offset\x18\x03 \x01(\x05H\x02R\x06offset\x88\x01\x01\x12\x17\n" +
+	"\x04page\x18\x04 \x01(\x05H\x03R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\x05 \x01(\x05H\x04R\bpageSize\x88\x01\x01B\x0f\n" +
+	"\r_workspace_idB\x06\n" +
+	"\x04_maxB\t\n" +
+	"\a_offsetB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"c\n" +
 	"\x17ListCredentialsResponse\x12H\n" +
 	"\vcredentials\x18\x01 \x03(\v2&.slipway.platform.v1.CredentialsRecordR\vcredentials\"\x8d\x01\n" +
 	"\x18CreateCredentialsRequest\x12&\n" +

@@ -553,8 +553,12 @@ type ListWorkflowsRequest struct {
 	Attributes string `protobuf:"bytes,5,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	// Query parameter: whether to count all runs; default true.
 	IncludeTotalSize *bool `protobuf:"varint,6,opt,name=include_total_size,json=includeTotalSize,proto3,oneof" json:"include_total_size,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Query parameter: a page number, from 1, in place of offset.
+	Page *int32 `protobuf:"varint,7,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: the size of a page, in place of max.
+	PageSize      *int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListWorkflowsRequest) Reset() {
@@ -627,6 +631,20 @@ func (x *ListWorkflowsRequest) GetIncludeTotalSize() bool {
 		return *x.IncludeTotalSize
 	}
 	return false
+}
+
+func (x *ListWorkflowsRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListWorkflowsRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
 }
 
 // ListWorkflowsResponse is a page of runs.
@@ -1857,7 +1875,11 @@ type ListTasksRequest struct {
 	// or complete.
 	SortBy string `protobuf:"bytes,6,opt,name=sort_by,json=sortBy,proto3" json:"sort_by,omitempty"`
 	// Query parameter: asc (the default) or desc.
-	SortDir       string `protobuf:"bytes,7,opt,name=sort_dir,json=sortDir,proto3" json:"sort_dir,omitempty"`
+	SortDir string `protobuf:"bytes,7,opt,name=sort_dir,json=sortDir,proto3" json:"sort_dir,omitempty"`
+	// Query parameter: a page number, from 1, in place of offset.
+	Page *int32 `protobuf:"varint,8,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: the size of a page, in place of max.
+	PageSize      *int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1939,6 +1961,20 @@ func (x *ListTasksRequest) GetSortDir() string {
 		return x.SortDir
 	}
 	return ""
+}
+
+func (x *ListTasksRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListTasksRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
 }
 
 // ListTasksResponse is a page of tasks.
@@ -2166,7 +2202,7 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x06 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12>\n" +
 	"\bprogress\x18\b \x01(\v2\x1d.slipway.platform.v1.ProgressH\x00R\bprogress\x88\x01\x01B\v\n" +
-	"\t_progressJ\x04\b\x01\x10\x02R\bworkflow\"\x98\x02\n" +
+	"\t_progressJ\x04\b\x01\x10\x02R\bworkflow\"\xea\x02\n" +
 	"\x14ListWorkflowsRequest\x12&\n" +
 	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
 	"\x03max\x18\x02 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
@@ -2175,11 +2211,16 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x05 \x01(\tR\n" +
 	"attributes\x121\n" +
-	"\x12include_total_size\x18\x06 \x01(\bH\x03R\x10includeTotalSize\x88\x01\x01B\x0f\n" +
+	"\x12include_total_size\x18\x06 \x01(\bH\x03R\x10includeTotalSize\x88\x01\x01\x12\x17\n" +
+	"\x04page\x18\a \x01(\x05H\x04R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\b \x01(\x05H\x05R\bpageSize\x88\x01\x01B\x0f\n" +
 	"\r_workspace_idB\x06\n" +
 	"\x04_maxB\t\n" +
 	"\a_offsetB\x15\n" +
-	"\x13_include_total_size\"\xa6\x01\n" +
+	"\x13_include_total_sizeB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"\xa6\x01\n" +
 	"\x15ListWorkflowsResponse\x12?\n" +
 	"\tworkflows\x18\x01 \x03(\v2!.slipway.platform.v1.WorkflowItemR\tworkflows\x12\"\n" +
 	"\n" +
@@ -2267,7 +2308,7 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x19GetWorkflowLaunchResponse\x127\n" +
 	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launchJ\x04\b\x01\x10\x02R\x06launch\"M\n" +
 	"\bTaskItem\x125\n" +
-	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xff\x01\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xd1\x02\n" +
 	"\x10ListTasksRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
@@ -2276,10 +2317,15 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x06offset\x18\x04 \x01(\x05H\x02R\x06offset\x88\x01\x01\x12\x16\n" +
 	"\x06search\x18\x05 \x01(\tR\x06search\x12\x17\n" +
 	"\asort_by\x18\x06 \x01(\tR\x06sortBy\x12\x19\n" +
-	"\bsort_dir\x18\a \x01(\tR\asortDirB\x0f\n" +
+	"\bsort_dir\x18\a \x01(\tR\asortDir\x12\x17\n" +
+	"\x04page\x18\b \x01(\x05H\x03R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\t \x01(\x05H\x04R\bpageSize\x88\x01\x01B\x0f\n" +
 	"\r_workspace_idB\x06\n" +
 	"\x04_maxB\t\n" +
-	"\a_offset\"^\n" +
+	"\a_offsetB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"^\n" +
 	"\x11ListTasksResponse\x123\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x1d.slipway.platform.v1.TaskItemR\x05tasks\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x05R\x05total\"\x88\x01\n" +

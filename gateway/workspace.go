@@ -1,0 +1,103 @@
+package gateway
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// workspaceID is the name of the parameter that clients send in the query or in the body.
+const workspaceID = "workspaceId"
+
+// located takes the workspace of a call from its body where the query does not say it
+// (gateway/contract/platform.md#conventions). A body of two workspaces in all is refused.
+func (q requests) located(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+			desc := q.of(r)
+			if r.Method == http.MethodGet || r.Body == nil || desc == nil || desc.Fields().ByJSONName(workspaceID) == nil {
+				next(w, r, path)
+				return
+			}
+			raw, err := io.ReadAll(r.Body)
+			r.Body = &readBody{raw, err}
+			if problem := takeWorkspace(r, raw, takesAnything(desc)); problem != "" {
+				refuse(w, problem)
+				return
+			}
+			next(w, r, path)
+		}
+	}
+}
+
+// takesAnything says whether a call takes its body as it comes, as runs report: a member
+// of a wrong type counts as absent there.
+func takesAnything(desc protoreflect.MessageDescriptor) bool {
+	body := desc.Fields().ByName("body")
+	return body != nil && body.Kind() == protoreflect.BytesKind
+}
+
+// takeWorkspace puts a body's workspace into the query; otherwise it says what is wrong
+// with it. What is not JSON is the decoder's to say.
+func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) {
+	if !bytes.Contains(raw, []byte(`"`+workspaceID+`"`)) { // nearly always; bodies are large
+		return ""
+	}
+	var body struct {
+		WorkspaceID json.RawMessage `json:"workspaceId"`
+	}
+	if json.Unmarshal(raw, &body) != nil || len(body.WorkspaceID) == 0 || string(body.WorkspaceID) == "null" {
+		return ""
+	}
+	text := string(bytes.Trim(body.WorkspaceID, `"`))
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && isReport {
+		return ""
+	}
+	if err != nil {
+		return workspaceID + " must be a whole number"
+	}
+	query := r.URL.Query()
+	if there := query.Get(workspaceID); there != "" {
+		if other, err := strconv.ParseInt(there, 10, 64); err == nil && other != id {
+			return workspaceID + " is " + there + " in the query and " + text + " in the body: leave one of them out"
+		}
+		return ""
+	}
+	query.Set(workspaceID, text)
+	u := *r.URL
+	u.RawQuery = query.Encode()
+	r.URL = &u
+	return ""
+}
+
+// readBody is a body that was read already, with the error at its end.
+type readBody struct {
+	rest []byte
+	err  error
+}
+
+// take is all of it, without a copy.
+func (b *readBody) take() ([]byte, error) {
+	raw := b.rest
+	b.rest = nil
+	return raw, b.err
+}
+
+// Read implements io.Reader.
+func (b *readBody) Read(p []byte) (int, error) {
+	n := copy(p, b.rest)
+	if b.rest = b.rest[n:]; n > 0 || len(p) == 0 {
+		return n, nil
+	}
+	return 0, cmp.Or(b.err, io.EOF)
+}
+
+// Close has nothing to close: the server closes the body that was read.
+func (b *readBody) Close() error { return nil }
