@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -15,7 +14,6 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/upstream"
 )
 
 // decodeData reads the content of a `data:` layer and holds it against what the
@@ -44,35 +42,6 @@ func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1
 	return raw, nil
 }
 
-// links knows which layer URLs answered lately.
-type links struct {
-	client *upstream.Client
-	good   *otter.Cache[string, struct{}]
-}
-
-func newLinks(c *upstream.Client) *links {
-	return &links{client: c, good: otter.Must(&otter.Options[string, struct{}]{
-		MaximumSize:      10_000,
-		ExpiryCalculator: otter.ExpiryWriting[string, struct{}](10 * time.Minute),
-	})}
-}
-
-// check asks an address that a field names for its first byte.
-func (l *links) check(ctx context.Context, field, url string) error {
-	if _, ok := l.good.GetIfPresent(url); ok {
-		return nil
-	}
-	if err := l.client.Probe(ctx, url); err != nil {
-		e, ok := fault.As(err)
-		if !ok {
-			return err
-		}
-		return fault.Invalid.New(field+": "+e.Public, e.Cause)
-	}
-	l.good.Set(url, struct{}{})
-	return nil
-}
-
 // contents are the bytes that came with a request.
 type contents struct {
 	// layers are those of the image, by gzipDigest.
@@ -84,41 +53,50 @@ type contents struct {
 }
 
 // checkLayers checks layers, the build context and a lock
-// (gateway/contract/container-service.md#layers).
+// (gateway/contract/container-service.md#layers). What was uncompressed for it counts,
+// whether or not it was right.
 func (s *Service) checkLayers(ctx context.Context, r request, who *platformv1.Identity) (contents, error) {
-	out := contents{layers: map[string][]byte{}, who: who}
 	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}
+	out, err := s.readLayers(ctx, u, r)
+	out.who = who
+	if charged := s.charge(ctx, who, unpackCost(limits.LayersExpanded-u.left)); err == nil {
+		err = charged
+	}
+	return out, err
+}
+
+func (s *Service) readLayers(ctx context.Context, u *unpacking, r request) (contents, error) {
+	out := contents{layers: map[string][]byte{}}
+	// Layers at addresses have this long in all.
+	fetching, cancel := context.WithTimeout(ctx, limits.LayerFetchTime)
+	defer cancel()
 	for i, l := range r.raw.GetContainerConfig().GetLayers() {
-		raw, err := s.checkContent(ctx, u, fmt.Sprintf("containerConfig.layers[%d]", i), l)
+		field := fmt.Sprintf("containerConfig.layers[%d]", i)
+		if !strings.HasPrefix(l.GetLocation(), dataPrefix) {
+			if err := s.links.verify(ctx, fetching, u, field, l); err != nil {
+				return out, err
+			}
+			continue
+		}
+		raw, err := u.decodeData(ctx, field, l)
 		if err != nil {
 			return out, err
 		}
-		if raw != nil {
-			out.layers[l.GetGzipDigest()] = raw
-		}
+		out.layers[l.GetGzipDigest()] = raw
 	}
 	if r.recipe != nil && r.recipe.lockURL != "" {
 		if err := s.links.check(ctx, "packages.entries[0]", r.recipe.lockURL); err != nil {
 			return out, err
 		}
 	}
-	l := r.raw.GetBuildContext()
-	if l.GetLocation() != "" {
-		var err error
-		if out.context, err = s.checkContent(ctx, u, "buildContext", l); err != nil {
-			return out, err
-		}
+	var err error
+	switch l := r.raw.GetBuildContext(); {
+	case strings.HasPrefix(l.GetLocation(), dataPrefix):
+		out.context, err = u.decodeData(ctx, "buildContext", l)
+	case l.GetLocation() != "": // the build verifies it
+		err = s.links.check(ctx, "buildContext.location", l.GetLocation())
 	}
-	return out, s.charge(ctx, who, unpackCost(limits.LayersExpanded-u.left))
-}
-
-// checkContent returns the content of a `data:` layer; nil for one at an address
-// that answers.
-func (s *Service) checkContent(ctx context.Context, u *unpacking, field string, l *containerv1.Layer) ([]byte, error) {
-	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
-		return u.decodeData(ctx, field, l)
-	}
-	return nil, s.links.check(ctx, field+".location", l.GetLocation())
+	return out, err
 }
 
 // keepLayers stores contents until then at least.

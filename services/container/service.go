@@ -137,7 +137,7 @@ func New(d Deps) (*Service, error) {
 		store:     store{d.DB},
 		tokens:    tokenCache{d.Redis, d.Log, newTokenBound(d.TokenMemory)},
 		sources:   newSources(d),
-		links:     newLinks(d.Upstream),
+		links:     newLinks(d.Upstream, d.Log),
 		operators: ops,
 		unpacking: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		space:     sqldb.NewSpace(d.DB, "container_layers", d.LayerStore),

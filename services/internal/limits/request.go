@@ -1,6 +1,9 @@
 package limits
 
-import "strconv"
+import (
+	"strconv"
+	"time"
+)
 
 // What a request to the container service may hold, in bytes unless it is a count.
 const (
@@ -26,6 +29,12 @@ const (
 	Layers = 100
 	// LayersExpanded is what all `data:` layers of a request hold uncompressed.
 	LayersExpanded = 1 << 30
+	// LayerFetched is the largest layer at an address that is verified, as it is stored;
+	// LayerFetchTime is how long that may take for all layers of a request, and
+	// LayerFetches how many are read at a time in one process.
+	LayerFetched   = 1 << 30
+	LayerFetchTime = 20 * time.Second
+	LayerFetches   = 16
 	// URL is an address.
 	URL = 4 << 10
 	// Name is the name of an image, of a repository, or of a file.
@@ -81,6 +90,9 @@ func requestRows() []Row {
 		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines take 127 layers in an image"},
 		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is kept in SQL"},
 		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed: a second of a processor for some hundred MiB"},
+		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger one is what its request says only when it is pulled"},
+		{What: "verifying the layers of a request at addresses", Bound: LayerFetchTime.String(), Why: "clients wait for the response; what is not verified by then is named in the log"},
+		{What: "layers at addresses that a process reads at once", Bound: strconv.Itoa(LayerFetches), Why: "a slow server holds up those behind it for the time above at most"},
 		{What: "layers[].location and other addresses", Bound: size(URL), Why: "they are kept, and fetched"},
 		{What: "names of images and repositories", Bound: size(Name), Why: "registries take 255 characters"},
 		{What: "timestamp, workflowId, and values of small sets", Bound: size(Word), Why: "they are kept"},

@@ -1,0 +1,188 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/upstream"
+)
+
+// site serves one layer at several addresses, and counts what it is asked for.
+type site struct {
+	*httptest.Server
+	layer           []byte
+	whole, firsts   atomic.Int32
+	stuck, finished chan struct{}
+}
+
+func newSite(t *testing.T, layer []byte) *site {
+	t.Helper()
+	s := &site{layer: layer, stuck: make(chan struct{}), finished: make(chan struct{})}
+	s.Server = httptest.NewServer(s)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Range") != "" {
+		s.firsts.Add(1)
+		w.WriteHeader(http.StatusPartialContent)
+		return
+	}
+	s.whole.Add(1)
+	switch r.URL.Path {
+	case "/moved":
+		http.Redirect(w, r, "/layer", http.StatusFound)
+	case "/unsaid": // without a length
+		for _, b := range [][]byte{s.layer[:1], s.layer[1:]} {
+			_, _ = w.Write(b)
+			_ = http.NewResponseController(w).Flush()
+		}
+	case "/short":
+		w.Header().Set("Content-Length", fmt.Sprint(len(s.layer)))
+		_, _ = w.Write(s.layer[:len(s.layer)/2])
+	case "/slow":
+		w.Header().Set("Content-Length", fmt.Sprint(len(s.layer)))
+		_, _ = w.Write(s.layer[:1])
+		_ = http.NewResponseController(w).Flush()
+		close(s.stuck)
+		<-r.Context().Done()
+		close(s.finished)
+	case "/text":
+		_, _ = w.Write(bytes.Repeat([]byte("x"), len(s.layer)))
+	default:
+		_, _ = w.Write(s.layer)
+	}
+}
+
+func (s *site) at(path string, change func(*containerv1.Layer)) *containerv1.Layer {
+	size := int64(len(s.layer))
+	l := &containerv1.Layer{
+		Location: s.URL + path, GzipSize: &size, GzipDigest: digest.FromBytes(s.layer).String(), TarDigest: digest.FromBytes(make([]byte, 1<<20)).String(),
+	}
+	if change != nil {
+		change(l)
+	}
+	return l
+}
+
+// verifier verifies as a request does; its log goes to said.
+func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) error, said *bytes.Buffer) {
+	t.Helper()
+	e, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said = &bytes.Buffer{}
+	l := newLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.NewTextHandler(said, nil)))
+	return func(fetching context.Context, layer *containerv1.Layer) error {
+		return l.verify(t.Context(), fetching, &unpacking{left: limits.LayersExpanded}, "f", layer)
+	}, said
+}
+
+// TestLayersAtAddresses are fetched, once, and held against what the request says.
+func TestLayersAtAddresses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, zeros(t, 1<<20))
+	other := digest.FromString("other").String()
+	longer, shorter, huge := int64(len(s.layer))+1, int64(len(s.layer))-1, int64(limits.LayerFetched)+1
+	for name, c := range map[string]struct {
+		layer *containerv1.Layer
+		want  string // "" for right
+	}{
+		"right":                        {s.at("/layer", nil), ""},
+		"moved":                        {s.at("/moved", nil), ""},
+		"of an unsaid length":          {s.at("/unsaid", nil), ""},
+		"not there":                    {s.at("/gone/", func(l *containerv1.Layer) { l.Location = "http://127.0.0.1:1/" }), "f.location: 127.0.0.1:1 cannot be reached"},
+		"at a private address":         {s.at("", func(l *containerv1.Layer) { l.Location = "http://169.254.169.254/" }), "f.location: 169.254.169.254 is not a public address"},
+		"shorter":                      {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &longer }), "f.gzipSize is " + fmt.Sprint(longer)},
+		"longer":                       {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "f.gzipSize is " + fmt.Sprint(shorter)},
+		"shorter, of unsaid length":    {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &longer }), "there are " + fmt.Sprint(len(s.layer)) + " bytes"},
+		"longer, of unsaid length":     {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "there are more bytes"},
+		"another":                      {s.at("/layer", func(l *containerv1.Layer) { l.GzipDigest = other }), "f.gzipDigest does not match what is at its location, whose digest is sha256:"},
+		"of another tar":               {s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = other }), "f.tarDigest does not match"},
+		"broken off":                   {s.at("/short", nil), "broke off after"},
+		"no gzip":                      {s.at("/text", nil), "f.location: what is there is not a gzip file"},
+		"too large, and so left alone": {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &huge }), ""},
+	} {
+		verify, _ := verifier(t)
+		err := verify(t.Context(), c.layer)
+		f, ok := fault.As(err)
+		if c.want == "" && err != nil || c.want != "" && (!ok || !errors.Is(err, fault.Invalid) || !strings.Contains(f.Public, c.want)) {
+			t.Errorf("a layer that is %s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestRightLayersAreRemembered, as long as they are there.
+func TestRightLayersAreRemembered(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, zeros(t, 1<<20))
+	verify, said := verifier(t)
+	for range 3 {
+		if err := verify(t.Context(), s.at("/layer", nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.whole.Load() != 1 || s.firsts.Load() != 0 || said.Len() != 0 {
+		t.Errorf("it was fetched %d times, and asked for %d times; the log: %s", s.whole.Load(), s.firsts.Load(), said)
+	}
+	// Another tar at the same address is another layer.
+	if err := verify(t.Context(), s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = digest.FromString("x").String() })); err == nil {
+		t.Error("a wrong one was taken for the right one")
+	}
+}
+
+// TestSlowLayers are left to who pulls them, with a line in the log.
+func TestSlowLayers(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, zeros(t, 1<<20))
+	verify, said := verifier(t)
+	fetching, stop := context.WithTimeout(t.Context(), time.Hour)
+	go func() {
+		<-s.stuck
+		stop() // time is up
+	}()
+	if err := verify(fetching, s.at("/slow", nil)); err != nil {
+		t.Error(err)
+	}
+	<-s.finished // nobody reads on
+	if s.firsts.Load() != 1 || !strings.Contains(said.String(), "A layer at an address was not verified") || strings.Contains(said.String(), "/slow") {
+		t.Errorf("asked for %d times; the log: %s", s.firsts.Load(), said)
+	}
+}
+
+// TestBombsAtAddresses are not read to their end, and what was read of them counts.
+func TestBombsAtAddresses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, zeros(t, limits.LayerFloor+200*limits.LayerRatio<<10))
+	e, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.DiscardHandler))
+	u := &unpacking{left: limits.LayersExpanded}
+	if err := l.verify(t.Context(), t.Context(), u, "f", s.at("/layer", nil)); err != nil {
+		t.Error(err)
+	}
+	if read := limits.LayersExpanded - u.left; read != limits.LayerFloor+limits.LayerRatio*int64(len(s.layer))+1 {
+		t.Errorf("%d bytes were read", read)
+	}
+}
