@@ -80,7 +80,7 @@ func (s store) insert(ctx context.Context, r *record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	lock, err := packLock(r.lock)
+	lock, err := sqldb.Pack(r.lock)
 	if err != nil {
 		return false, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/sqldb"
 )
 
 // Images of Conda packages that were solved are put together of the packages
@@ -107,7 +108,7 @@ func (s *Service) recall(ctx context.Context, r request, who caller.ID) (remembe
 // remember keeps what a request stands for, now that an image is made of it. Where it
 // cannot be kept, the next one is solved again.
 func (s *Service) remember(ctx context.Context, r request, who *platformv1.Identity) error {
-	packed, err := packLock(r.foreseen.solved)
+	packed, err := sqldb.Pack(r.foreseen.solved)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,11 @@
 package container
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"google.golang.org/protobuf/proto"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
@@ -35,16 +31,8 @@ func (s store) lockOf(ctx context.Context, first, second string, since time.Time
 	if err != nil {
 		return remembered{}, err
 	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return remembered{}, err
-	}
-	raw, err := io.ReadAll(io.LimitReader(r, limits.BuildLock+1))
-	if err != nil {
-		return remembered{}, err
-	}
 	out := remembered{lock: &condav1.SolvePackagesResponse{}, base: digest.Digest(base)}
-	return out, errors.Join(proto.Unmarshal(raw, out.lock), out.base.Validate())
+	return out, errors.Join(sqldb.Unpack(packed, limits.BuildLock, out.lock), out.base.Validate())
 }
 
 // putLock remembers a lock; one that is there, and not older than a moment, stays.
@@ -54,19 +42,6 @@ func (s store) putLock(ctx context.Context, id string, packed []byte, base diges
 		ON CONFLICT (id) DO UPDATE SET lock = excluded.lock, base = excluded.base, created_at = excluded.created_at
 		WHERE container_locks.created_at <= $5`, id, packed, base.String(), sqldb.Micros(now), sqldb.Micros(since))
 	return err
-}
-
-// packLock is a lock as it is stored.
-func packLock(l *condav1.SolvePackagesResponse) ([]byte, error) {
-	raw, err := proto.Marshal(l)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
-	_, err = w.Write(raw)
-	err = errors.Join(err, w.Close())
-	return out.Bytes(), err
 }
 
 // deleteLocks forgets those from before a moment.

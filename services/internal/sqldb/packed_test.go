@@ -1,0 +1,36 @@
+package sqldb_test
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"slipway.dev/services/internal/sqldb"
+)
+
+func TestPack(t *testing.T) {
+	t.Parallel()
+	in := wrapperspb.String(strings.Repeat("numpy ", 10_000))
+	packed, err := sqldb.Pack(in)
+	if err != nil || len(packed) > 1000 {
+		t.Fatalf("%d bytes, %v", len(packed), err)
+	}
+	out := &wrapperspb.StringValue{}
+	if err := sqldb.Unpack(packed, int64(proto.Size(in)), out); err != nil || !proto.Equal(in, out) {
+		t.Errorf("it is not what it was: %v", err)
+	}
+	if err := sqldb.Unpack(packed, int64(proto.Size(in))-1, out); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("too long: %v", err)
+	}
+	for name, broken := range map[string][]byte{"nothing": nil, "no gzip": []byte("x"), "cut": packed[:len(packed)/2]} {
+		if err := sqldb.Unpack(broken, 1<<20, out); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+	if got, err := sqldb.Pack((*structpb.Struct)(nil)); got != nil || err != nil {
+		t.Errorf("none: %v, %v", got, err)
+	}
+}
