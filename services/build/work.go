@@ -168,7 +168,7 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	switch isSource := repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
 	case isSource && isRest(recipe):
 		return s.pushLogin(ctx, rec, repo)
-	case isSource && len(rec.request.GetPartIds()) > 0: // it was pushed by the build before
+	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
 		read = s.deps.Keychain.Target
 	case !isSource && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
 		return upstream.Login{}, nil

@@ -163,8 +163,9 @@ func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentials
 type site struct {
 	*room
 	builds *builds
-	// secret is an image that Ada alone can read.
-	secret string
+	// secret is an image that Ada alone can read, at a registry of its own.
+	secret  string
+	private *testkit.Registry
 }
 
 func newSite(t *testing.T, db *sqldb.DB) *site {
@@ -177,6 +178,7 @@ func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps)) *site
 	t.Helper()
 	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
 	private := testkit.NewRegistry(t, testkit.Basic)
+	s.private = private
 	s.secret = private.Push(t, "team/base:1", testkit.Image(t, "amd64", true))
 	client := buildv1.NewBuildServiceClient(serve(t, func(to *rpc.Server) {
 		buildv1.RegisterBuildServiceServer(to, s.builds)

@@ -45,8 +45,11 @@ func (s *Service) copyDestination(ctx context.Context, r request, who caller.ID)
 	if r.raw.GetBuildRepository() != "" {
 		return r.givenDestination(who)
 	}
-	public, err := s.sources.isPublic(ctx, "containerImage", r.image)
 	to := s.ownDestination()
+	if s.deps.tokenIn(r.image) != "" {
+		return to.of(who), nil
+	}
+	public, err := s.sources.isPublic(ctx, "containerImage", r.image)
 	if !public || r.addsToSif() {
 		to = to.of(who)
 	}

@@ -15,15 +15,24 @@ import (
 // formatSif asks for a Singularity image.
 const formatSif = "sif"
 
-// copyRequest asks the build room for a copy of an existing image as it is now.
-func (s *Service) copyRequest(ctx context.Context, r request, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
+// frozenSource is the image that a copy is made of, as it is now, and with what.
+func (s *Service) frozenSource(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
 	if s.deps.tokenIn(r.image) != "" {
-		return nil, errGiven("containerImage", r.image)
+		return s.frozenGiven(ctx, r, who)
 	}
 	if s.deps.owns(r.image.Registry, r.image.Repository) {
 		return nil, errImageNotFound("containerImage", r.image, nil)
 	}
 	resolved, _, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.image)
+	return &containerv1.Plan{
+		Platform: platforms.Format(r.platform()), Config: withoutContents(r.raw.GetContainerConfig()),
+		Source: &containerv1.Source{Registry: r.image.Registry, Repository: r.image.Repository, Reference: resolved.String()},
+	}, err
+}
+
+// copyRequest asks the build room for a copy of an existing image as it is now.
+func (s *Service) copyRequest(ctx context.Context, r request, who *platformv1.Identity) (*buildv1.SubmitBuildRequest, error) {
+	from, err := s.frozenSource(ctx, r, who)
 	if err != nil {
 		return nil, err
 	}
@@ -32,8 +41,7 @@ func (s *Service) copyRequest(ctx context.Context, r request, who *platformv1.Id
 		return nil, err
 	}
 	recipe := &buildv1.Recipe{
-		Engine: "freeze", Format: "oci", Platform: platforms.Format(r.platform()), Config: withoutContents(r.raw.GetContainerConfig()),
-		Source: &containerv1.Source{Registry: r.image.Registry, Repository: r.image.Repository, Reference: resolved.String()},
+		Engine: "freeze", Format: "oci", Platform: from.GetPlatform(), Config: from.GetConfig(), Source: from.GetSource(),
 	}
 	if r.isSif() {
 		recipe.Engine, recipe.Format = formatSif, formatSif

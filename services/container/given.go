@@ -34,17 +34,11 @@ func (s Settings) tokenIn(image oci.Reference) string {
 // in the name is the right to read it: with the login of whoever asked first, and for as
 // long as that name works.
 func (s *Service) givenPlan(ctx context.Context, r request, token string) (*containerv1.Plan, error) {
-	rec, err := s.live(ctx, token)
+	rec, err := s.given(ctx, "containerImage", r.image, token)
 	if err != nil {
-		return nil, fault.In("containerImage", err)
+		return nil, err
 	}
 	plan := rec.plan
-	if plan.GetFrozen() || r.image.Repository != "wt/"+token+"/"+plan.GetName() || r.image.Identifier() != plan.GetReference() {
-		return nil, fault.NotFound.Newf("containerImage: %s is not a name that was answered: give that as it is", r.image)
-	}
-	if plan.GetFormat() == formatSif {
-		return nil, fault.Invalid.Newf("containerImage: %s is a Singularity image: it can be pulled, but nothing can be added to it", r.image)
-	}
 	if err := givenPlatform(r, plan); err != nil {
 		return nil, err
 	}
@@ -55,8 +49,8 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 		}
 		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
 	}
-	if plan.Config = onTop(plan.GetConfig(), withoutContents(r.raw.GetContainerConfig())); len(plan.GetConfig().GetLayers()) > limits.Layers {
-		return nil, fault.Invalid.Newf("containerConfig.layers: with those of the image there are %d layers; the maximum is %d", len(plan.GetConfig().GetLayers()), limits.Layers)
+	if err := addConfig(plan, r); err != nil {
+		return nil, err
 	}
 	plan.Token = newToken()
 	if until := s.expiration(); until.AsTime().Before(rec.expires) {
@@ -68,6 +62,31 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
 	return plan, s.rename(ctx, plan)
+}
+
+// given is the request that was answered with a name, whose token is in it.
+// fault.NotFound where there is none, or it has ended.
+func (s *Service) given(ctx context.Context, field string, image oci.Reference, token string) (record, error) {
+	rec, err := s.live(ctx, token)
+	if err != nil {
+		return record{}, fault.In(field, err)
+	}
+	switch plan := rec.plan; {
+	case plan.GetFrozen() || image.Repository != "wt/"+token+"/"+plan.GetName() || image.Identifier() != plan.GetReference():
+		return record{}, fault.NotFound.Newf("%s: %s is not a name that was answered: give that as it is", field, image)
+	case plan.GetFormat() == formatSif:
+		return record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
+	}
+	return rec, nil
+}
+
+// addConfig puts what a request adds on top of what a plan has.
+func addConfig(plan *containerv1.Plan, r request) error {
+	plan.Config = onTop(plan.GetConfig(), withoutContents(r.raw.GetContainerConfig()))
+	if n := len(plan.GetConfig().GetLayers()); n > limits.Layers {
+		return fault.Invalid.Newf("containerConfig.layers: with those of the image there are %d layers; the maximum is %d", n, limits.Layers)
+	}
+	return nil
 }
 
 // givenPlatform takes the platform that a request names. What was built is there for its
@@ -133,10 +152,4 @@ func onTop(below, above *containerv1.ContainerConfig) *containerv1.ContainerConf
 	}
 	out.Layers = append(out.Layers, above.GetLayers()...)
 	return out
-}
-
-// errGiven says that a name that this service gave out is no base of anything built.
-func errGiven(field string, image oci.Reference) error {
-	return fault.Invalid.Newf("%s: %s is a name that this service gave out: it can be pulled and added to, but nothing is built from it; "+
-		"name the image that it stands for, which `slipway describe` shows", field, image)
 }

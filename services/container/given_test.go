@@ -51,7 +51,6 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	s.builds.set(built.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED})
 
 	never := strings.Replace(first.GetTargetImage(), first.GetRequestId(), strings.Repeat("a", 26), 1)
-	frozen := &containerv1.ContainerRequest{ContainerImage: first.GetTargetImage(), Freeze: true, BuildRepository: "r.example/x"}
 	for name, c := range map[string]struct {
 		ask  *containerv1.ContainerRequest
 		want error
@@ -61,7 +60,6 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		"another tag":     {&containerv1.ContainerRequest{ContainerImage: first.GetTargetImage() + "x"}, fault.NotFound},
 		"another path":    {&containerv1.ContainerRequest{ContainerImage: strings.Replace(first.GetTargetImage(), "lib/tool", "lib/other", 1)}, fault.NotFound},
 		"FROM":            {from(first.GetTargetImage()), fault.Invalid},
-		"freeze":          {frozen, fault.Invalid},
 	} {
 		if got, err := s.ask(t, c.ask); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
@@ -70,5 +68,96 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	s.sleep(36 * time.Hour)
 	if _, err := s.ask(t, &containerv1.ContainerRequest{ContainerImage: second.GetTargetImage()}); !errors.Is(err, fault.NotFound) {
 		t.Errorf("expired: %v", err)
+	}
+}
+
+// TestBuildsFromNamesThatWereGivenOut read the images that these stand for; no token goes
+// into a recipe.
+func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.SQLite(t))
+	plain := s.submit(t, nil)
+	given := plain.GetTargetImage()
+	want := s.must(t, from(s.image)).GetBuildId()
+	if got := s.must(t, from(given)).GetBuildId(); got != want {
+		t.Errorf("the build is %s, of the image itself %s", got, want)
+	}
+	multi := "ARG BASE=" + given + "\nFROM ${BASE} AS a\nFROM " + s.image + "\nCOPY --from=" + given + " /a /b\n"
+	s.must(t, &containerv1.ContainerRequest{ContainerFile: encoded(multi)})
+	if got, want := s.builds.last(t).GetRecipe().GetContainerFile(), strings.ReplaceAll(multi, given, s.image); got != want {
+		t.Errorf("the recipe is %s, want %s", got, want)
+	}
+	packages := s.conda("samtools")
+	packages.Packages.CondaOpts.BaseImage, packages.Packages.CondaOpts.MambaImage = given, given
+	s.must(t, packages)
+	if got := s.builds.last(t).GetRecipe().GetContainerFile(); strings.Contains(got, plain.GetRequestId()) || !strings.Contains(got, "FROM "+s.image) {
+		t.Errorf("the recipe is %s", got)
+	}
+
+	added := s.submit(t, &containerv1.ContainerConfig{Env: []string{"A=1"}})
+	if _, err := s.ask(t, from(added.GetTargetImage())); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "Freeze it") {
+		t.Errorf("of one with additions: %v", err)
+	}
+	hers := s.must(t, as("ada", &containerv1.ContainerRequest{ContainerImage: s.secret})).GetTargetImage()
+	s.must(t, as("ada", from(hers)))
+	if _, err := s.ask(t, as("bob", from(hers))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "may not be read") {
+		t.Errorf("of what somebody else may read: %v", err)
+	}
+	for name, file := range map[string]string{"another tag": "FROM " + given + "x\n", "put together": "ARG T=" + plain.GetRequestId() + "\nFROM " + strings.Replace(given, plain.GetRequestId(), "${T}", 1) + "\n"} {
+		if _, err := s.ask(t, &containerv1.ContainerRequest{ContainerFile: encoded(file)}); !errors.Is(err, fault.NotFound) && !errors.Is(err, fault.Invalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s.sleep(37 * time.Hour)
+	if _, err := s.ask(t, from(given)); !errors.Is(err, fault.NotFound) {
+		t.Errorf("expired: %v", err)
+	}
+}
+
+// TestFreezingNamesThatWereGivenOut copies the images that these stand for, with what was
+// added to them, for whoever may read both.
+func TestFreezingNamesThatWereGivenOut(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.SQLite(t))
+	frozen := func(image string) *containerv1.ContainerRequest {
+		return &containerv1.ContainerRequest{ContainerImage: image, Freeze: true, BuildRepository: "r.example/x", ContainerConfig: &containerv1.ContainerConfig{Env: []string{"B=2"}}}
+	}
+	layer, _ := dataLayer(t, "one")
+	added := s.submit(t, &containerv1.ContainerConfig{Env: []string{"A=1"}, Layers: []*containerv1.Layer{layer}})
+	resp := s.must(t, frozen(added.GetTargetImage()))
+	got := s.builds.last(t).GetRecipe()
+	if got.GetEngine() != "freeze" || got.GetSource().GetRepository() != "lib/tool" || !strings.HasPrefix(got.GetSource().GetReference(), "sha256:") ||
+		!slices.Equal(got.GetConfig().GetEnv(), []string{"A=1", "B=2"}) || len(got.GetConfig().GetLayers()) != 1 || got.GetPlatform() != "linux/amd64" {
+		t.Errorf("the recipe is %v", got)
+	}
+	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetRequestId()})
+	if err != nil || strings.Contains(d.String(), added.GetRequestId()) || strings.Contains(resp.String(), added.GetRequestId()) {
+		t.Errorf("the other token is shown: %v, %v, %v", d, resp, err)
+	}
+
+	hers := s.must(t, as("ada", &containerv1.ContainerRequest{ContainerImage: s.secret})).GetTargetImage()
+	s.must(t, as("ada", frozen(hers)))
+	if _, err := s.ask(t, as("bob", frozen(hers))); !errors.Is(err, fault.Invalid) {
+		t.Errorf("of what somebody else may read: %v", err)
+	}
+
+	own := from(s.image)
+	own.BuildRepository = s.private.Host + "/team/out"
+	built := s.must(t, as("ada", own))
+	to := s.builds.last(t).GetTarget()
+	if _, err := s.ask(t, as("ada", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "still being built") {
+		t.Errorf("while it is built: %v", err)
+	}
+	s.private.Push(t, to.GetRepository()+":"+to.GetTag(), testkit.Image(t, "amd64", true))
+	s.builds.set(built.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED})
+	s.must(t, as("ada", frozen(built.GetTargetImage())))
+	if src := s.builds.last(t).GetRecipe().GetSource(); src.GetRepository() != to.GetRepository() || !strings.HasPrefix(src.GetReference(), "sha256:") {
+		t.Errorf("a built image is copied from %v", src)
+	}
+	if _, err := s.ask(t, as("bob", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Denied) {
+		t.Errorf("of what was built for somebody else: %v", err)
+	}
+	if _, err := s.ask(t, as("ada", from(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "Freeze it") {
+		t.Errorf("a build from it: %v", err)
 	}
 }

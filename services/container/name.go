@@ -187,10 +187,11 @@ func (s *Service) stillThere(ctx context.Context, plan *containerv1.Plan) error 
 	if err != nil {
 		return err
 	}
-	_, err = s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
+	d, err := s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
 	if errors.Is(err, fault.NotFound) {
 		return fault.NotFound.New("The image is no longer kept; make the request again to build it anew", err)
 	}
+	plan.Digests = []string{d.String()}
 	return err
 }
 

@@ -88,6 +88,9 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	if err != nil {
 		return submission{}, err
 	}
+	if r, err = s.withoutGiven(ctx, r); err != nil {
+		return submission{}, err
+	}
 	if err := r.readContent(deprecated, s.deps.CondaImages); err != nil {
 		return submission{}, err
 	}
@@ -127,14 +130,21 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 	}
 	out := submission{plan: plan, request: r.raw}
 	if s.deps.tokenIn(r.image) != "" {
-		out.request = proto.CloneOf(r.raw)
-		out.request.ContainerImage = "" // the token in it is not kept, and not shown again
-		out.request.WorkflowId = ""     // no run makes it live longer than the name that it was made from
+		out.request = withoutName(r.raw)
+		out.request.WorkflowId = "" // no run makes it live longer than the name that it was made from
 	}
 	if plan.GetBuildId() != "" {
 		out.build = &buildv1.SubmitBuildResponse{BuildId: plan.GetBuildId(), Cached: true, Succeeded: plan.GetBuilt()}
 	}
 	return out, s.keep(ctx, out.request, plan)
+}
+
+// withoutName is a request without the name that this service gave out: the token in it is
+// not kept, and not shown again.
+func withoutName(r *containerv1.ContainerRequest) *containerv1.ContainerRequest {
+	out := proto.CloneOf(r)
+	out.ContainerImage = ""
+	return out
 }
 
 // submitRecipe has the image made, unless it is there or under way, or cannot be: of its
@@ -242,6 +252,9 @@ func (s *Service) submitCopy(ctx context.Context, r request, who *platformv1.Ide
 	b, err := s.copyRequest(ctx, r, who)
 	if err != nil {
 		return submission{}, err
+	}
+	if s.deps.tokenIn(r.image) != "" {
+		r.raw = withoutName(r.raw)
 	}
 	return s.submitBuild(ctx, r, who, b, data)
 }

@@ -1,0 +1,132 @@
+package container
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+
+	"github.com/containerd/platforms"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/container/dockerfile"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// What is made of an image whose name this service gave out outlives the name, and is
+// read by a worker: so it is made of the image that the name stands for, as whoever asks
+// may read that. The token is kept with nothing that is made
+// (gateway/contract/container-service.md#names-given-out).
+
+// frozenGiven is the image that a given name stands for as it is now, with what the
+// request adds, for one platform: it must be there, and be the caller's to read.
+func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
+	rec, err := s.given(ctx, "containerImage", r.image, s.deps.tokenIn(r.image))
+	if err != nil {
+		return nil, err
+	}
+	plan := rec.plan
+	plan.Identity = who
+	if err := givenPlatform(r, plan); err != nil {
+		return nil, err
+	}
+	if err := s.reread(ctx, plan); err != nil {
+		return nil, fault.In("containerImage", err)
+	}
+	if plan.GetBuildId() != "" && !plan.GetBuilt() {
+		return nil, fault.Invalid.Newf("containerImage: %s is still being built; freeze it when `slipway status` says that it is done", r.image)
+	}
+	if err := addConfig(plan, r); err != nil {
+		return nil, err
+	}
+	if plan.Platform, _, _ = strings.Cut(plan.GetPlatform(), ","); r.raw.GetContainerPlatform() != "" {
+		plan.Platform = platforms.Format(r.platform())
+	}
+	plan.Source.Reference = plan.GetDigests()[0]
+	plan.Expiration = s.expiration() // until when a worker may ask for layers
+	return plan, s.extendLayers(ctx, plan)
+}
+
+// withoutGiven is a request whose recipe names the images that given names stand for in
+// their place. An image that was built, or that has additions, is nothing that a build
+// can read: that stays, and is refused with the recipe's other images.
+func (s *Service) withoutGiven(ctx context.Context, r request) (request, error) {
+	if !isRecipe(r.raw) {
+		return r, nil
+	}
+	raw := proto.CloneOf(r.raw)
+	file, err := s.fileWithoutGiven(ctx, r)
+	if err != nil {
+		return r, err
+	}
+	if file != "" {
+		raw.ContainerFile = base64.StdEncoding.EncodeToString([]byte(file))
+	}
+	if o := raw.GetPackages().GetCondaOpts(); o != nil {
+		for field, image := range map[string]*string{"packages.condaOpts.baseImage": &o.BaseImage, "packages.condaOpts.mambaImage": &o.MambaImage} {
+			ref, err := oci.ParseReference(*image)
+			if err != nil || s.deps.tokenIn(ref) == "" {
+				continue // what is malformed its own check says
+			}
+			if *image, err = s.sourceOf(ctx, field, ref); err != nil {
+				return r, err
+			}
+		}
+	}
+	r.raw = raw
+	return r, nil
+}
+
+// fileWithoutGiven is the Dockerfile of a request without given names; "" where it is the
+// same. What cannot be read is said where it is read.
+func (s *Service) fileWithoutGiven(ctx context.Context, r request) (string, error) {
+	text := decoded(r.raw.GetContainerFile())
+	if !strings.Contains(text, "/wt/") {
+		return "", nil
+	}
+	file, err := dockerfile.Read(text)
+	if err != nil {
+		return "", nil //nolint:nilerr // see above
+	}
+	for _, p := range r.platforms {
+		images, err := file.Images(p)
+		if err != nil {
+			return "", nil //nolint:nilerr // see above
+		}
+		for _, image := range images {
+			source, err := s.sourceOf(ctx, "containerFile", image)
+			if err != nil {
+				return "", err
+			}
+			text = strings.ReplaceAll(text, image.String(), source)
+		}
+	}
+	return text, nil
+}
+
+// sourceOf is the image that a given name stands for alone; any other is itself.
+func (s *Service) sourceOf(ctx context.Context, field string, image oci.Reference) (string, error) {
+	token := s.deps.tokenIn(image)
+	if token == "" {
+		return image.String(), nil
+	}
+	rec, err := s.given(ctx, field, image, token)
+	if err != nil {
+		return "", err
+	}
+	src := rec.plan.GetSource()
+	if rec.plan.GetBuildId() != "" || rec.plan.GetConfig() != nil {
+		return image.String(), nil
+	}
+	return src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()), nil
+}
+
+// errGiven says that a name that this service gave out is no base of anything built.
+func errGiven(field string, image oci.Reference) error {
+	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that this service built, or that a request added to: it can be pulled, added to and frozen, "+
+		"but builds read registries alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
+}
