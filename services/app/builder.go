@@ -36,7 +36,7 @@ func (a *App) buildBuilder() error {
 		a.startDaemon(&o)
 	}
 	engine := builder.NewBuildKit(o)
-	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers}
+	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers, Mirrors: a.net.mirrors}
 	compressor, level := a.cfg.Compressor()
 	sifs := builder.NewSif(builder.SifOptions{
 		RegistryDeps: reach, Compression: sif.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
@@ -68,7 +68,7 @@ func (a *App) buildBuilder() error {
 // and says why when it is asked to build.
 func (a *App) startDaemon(o *builder.BuildKitOptions) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
-		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain,
+		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain, Mirrors: a.net.mirrors,
 		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,
 		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Log: o.Log,
 	})

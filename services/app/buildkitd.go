@@ -37,9 +37,13 @@ func (b Buildkitd) Serve(ctx context.Context, cfg config.Config, stderr io.Write
 	if err != nil {
 		return err
 	}
+	mirrors, err := upstream.ParseMirrors(cfg.RegistryMirrors)
+	if err != nil {
+		return err
+	}
 	return daemon.Serve(ctx, daemon.ServeOptions{
 		Root: b.Root, Run: b.Run, Addresses: b.Addresses, Args: b.Args, More: b.More, Cache: int64(b.Cache),
-		Egress: egress, StepEgress: steps, Plain: cfg.InsecureRegistries, NoNewPrivileges: cfg.BuildNoNewPrivileges, Runtime: cfg.RuncPath,
+		Egress: egress, StepEgress: steps, Plain: cfg.InsecureRegistries, Mirrors: mirrors, NoNewPrivileges: cfg.BuildNoNewPrivileges, Runtime: cfg.RuncPath,
 		Stderr: stderr, Log: log,
 	})
 }

@@ -122,6 +122,7 @@ func mutualTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 type network struct {
 	egress   *upstream.Egress
 	plain    []string
+	mirrors  []upstream.Mirror
 	client   *upstream.Client
 	control  *upstream.Control
 	keychain *caller.Keychain
@@ -137,12 +138,16 @@ func (a *App) openNetwork(context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.net.egress, a.net.plain = egress, plain
+	mirrors, err := upstream.ParseMirrors(a.cfg.RegistryMirrors)
+	if err != nil {
+		return fmt.Errorf("registry_mirrors: %w", err)
+	}
+	a.net.egress, a.net.plain, a.net.mirrors = egress, plain, mirrors
 	known, err := a.knownRegistries()
 	if err != nil {
 		return err
 	}
-	o := upstream.Options{Egress: egress, Plain: plain, Metrics: a.reg, Known: known, Documents: upstream.NewDocuments()}
+	o := upstream.Options{Egress: egress, Plain: plain, Mirrors: mirrors, Metrics: a.reg, Known: known, Documents: upstream.NewDocuments()}
 	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
 	return nil
 }

@@ -34,10 +34,12 @@ type RegistryDeps struct {
 	Registries Registries
 	// Layers answers layers that came with requests; nil where they cannot be had.
 	Layers Layers
+	// Mirrors are asked first for the layers of images that others are made from.
+	Mirrors []upstream.Mirror
 }
 
 func (d RegistryDeps) world() world {
-	return world{egress: d.Egress, registries: d.Registries, layers: d.Layers}
+	return world{egress: d.Egress, registries: d.Registries, layers: d.Layers, mirrors: d.Mirrors}
 }
 
 // open returns the image that a job is made from, what it is with the job's
@@ -77,7 +79,7 @@ func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImag
 	access := upstream.Access{Scope: tryOf(job) + " source", Login: login}
 	o := &sourceImage{
 		world: w, name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
-		client: w.control(repo.Host, access), source: w.registries.Source(repo, access),
+		client: w.control(repo.Host, access, w.mirrors), source: w.registries.Source(repo, access),
 	}
 	if o.ref, err = ref.New(o.name); err != nil {
 		return nil, err

@@ -27,15 +27,27 @@ type world struct {
 	egress     *upstream.Egress
 	registries Registries
 	layers     Layers
+	// mirrors are for what is read; what is pushed is looked for where it goes.
+	mirrors []upstream.Mirror
 }
 
 // control is a client that pushes and copies, with one login.
-func (w world) control(host string, a upstream.Access) *regclient.RegClient {
-	o := upstream.Options{Egress: w.egress}
-	if strings.HasPrefix(w.registries.BaseURL(host), "http://") {
-		o.Plain = []string{host}
+func (w world) control(host string, a upstream.Access, mirrors []upstream.Mirror) *regclient.RegClient {
+	o := upstream.Options{Egress: w.egress, Mirrors: mirrors}
+	for _, h := range append([]string{host}, hostsOf(mirrors)...) {
+		if strings.HasPrefix(w.registries.BaseURL(h), "http://") {
+			o.Plain = append(o.Plain, h)
+		}
 	}
 	return upstream.NewControl(o).For(a, host)
+}
+
+func hostsOf(mirrors []upstream.Mirror) []string {
+	var out []string
+	for _, m := range mirrors {
+		out = append(out, m.Host)
+	}
+	return out
 }
 
 // target is where a build pushes to. An image gets its name when all else is
@@ -61,7 +73,7 @@ func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) 
 	out := &target{
 		world: w, ref: name, repo: targetOf(job), access: upstream.Access{Scope: tryOf(job), Login: login},
 	}
-	out.client = w.control(t.GetRegistry(), out.access)
+	out.client = w.control(t.GetRegistry(), out.access, nil)
 	return out, nil
 }
 

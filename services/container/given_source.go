@@ -34,7 +34,7 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 	if err := givenPlatform(r, plan); err != nil {
 		return nil, err
 	}
-	if err := s.reread(ctx, plan); err != nil {
+	if _, err := s.reread(ctx, plan); err != nil {
 		return nil, fault.In("containerImage", err)
 	}
 	if plan.GetBuildId() != "" && !plan.GetBuilt() {

@@ -35,6 +35,11 @@ func (d *doctor) registries(ctx context.Context) []Finding {
 	client := upstream.New(upstream.Options{Egress: d.egress, Plain: d.Config.InsecureRegistries, Metrics: prometheus.NewRegistry()})
 	out := one("registry", d.Registry+" answers", client.Ping(ctx, d.Registry, upstream.Login{}), Fail,
 		"let this machine reach it over https; behind a proxy set HTTPS_PROXY; one in a private network goes into egress_allow")
+	mirrors, _ := upstream.ParseMirrors(d.Config.RegistryMirrors) // which Validate reports
+	for _, m := range mirrors {
+		out = append(out, one("registry", m.Host+" (registry_mirrors) answers", client.Ping(ctx, m.Host, upstream.Login{}), Warn,
+			"see that it runs, and that egress_allow names it if it is private; meanwhile "+m.Registry+" itself is asked")...)
+	}
 	host, _, _ := strings.Cut(d.Config.BuildRepository, "/")
 	if host == "" {
 		return out

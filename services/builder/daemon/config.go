@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"slipway.dev/services/builder/daemon/step"
+	"slipway.dev/services/internal/upstream"
 )
 
 // socket is where something listens. Its path must be short: the system allows
@@ -23,7 +26,7 @@ func (d *Daemon) socket(name string) string {
 // configure writes the daemon's configuration and answers its path.
 func (d *Daemon) configure() (string, error) {
 	path := filepath.Join(d.o.Dir, "buildkitd.toml")
-	c := configuration{root: filepath.Join(d.o.Dir, "root"), addresses: []string{"unix://" + d.socket("buildkitd")}, wrapper: d.programs.wrapper, plain: d.o.Plain}
+	c := configuration{root: filepath.Join(d.o.Dir, "root"), addresses: []string{"unix://" + d.socket("buildkitd")}, wrapper: d.programs.wrapper, plain: d.o.Plain, mirrors: d.o.Mirrors}
 	return path, os.WriteFile(path, []byte(c.String()), 0o600)
 }
 
@@ -33,7 +36,8 @@ type configuration struct {
 	addresses []string
 	wrapper   string   // what starts steps
 	plain     []string // registries that are spoken to in plain http
-	served    *served  // nil for a daemon of our own
+	mirrors   []upstream.Mirror
+	served    *served // nil for a daemon of our own
 }
 
 // served is what is added for a daemon that others use.
@@ -62,13 +66,30 @@ func (c configuration) String() string {
 		fmt.Fprintf(&b, "  reservedSpace = %d\n  minFreeSpace = %d\n  maxUsedSpace = %d\n", int64(reserve), int64(reserve), s.cache)
 		fmt.Fprintf(&b, "[worker.oci.labels]\n  %q = %q\n", step.Label, step.LabelIsolated)
 	}
-	for _, host := range c.plain {
-		fmt.Fprintf(&b, "[registry.%q]\n  http = true\n", host)
-	}
+	c.registries(&b)
 	if c.served != nil {
 		b.WriteString(c.served.more)
 	}
 	return b.String()
+}
+
+// registries writes what is said of each registry, in one table each.
+func (c configuration) registries(b *strings.Builder) {
+	mirrors := map[string][]string{}
+	for _, m := range c.mirrors {
+		mirrors[m.Registry] = append(mirrors[m.Registry], m.String())
+	}
+	hosts := slices.Concat(c.plain, slices.Collect(maps.Keys(mirrors)))
+	slices.Sort(hosts)
+	for _, host := range slices.Compact(hosts) {
+		fmt.Fprintf(b, "[registry.%q]\n", host)
+		if slices.Contains(c.plain, host) {
+			b.WriteString("  http = true\n")
+		}
+		if len(mirrors[host]) > 0 {
+			fmt.Fprintf(b, "  mirrors = [%s]\n", quoted(mirrors[host]))
+		}
+	}
 }
 
 func quoted(texts []string) string {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"slipway.dev/services/builder/daemon/step"
+	"slipway.dev/services/internal/upstream"
 )
 
 // Options are the settings of a daemon.
@@ -34,6 +35,8 @@ type Options struct {
 	Forward []string
 	// Plain lists registries ("host:port") that are spoken to in plain http.
 	Plain []string
+	// Mirrors are asked first for the images that builds are made from.
+	Mirrors []upstream.Mirror
 	// Memory is how much a build's steps may use, in bytes; 0 is no limit.
 	Memory int64
 	// Pids is how many processes and threads a build's steps may have; 0 is no

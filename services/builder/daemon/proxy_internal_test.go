@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
 )
 
 // through is a client of a proxy that reaches only hosts below .test.
@@ -73,8 +74,10 @@ func TestProxy(t *testing.T) {
 
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
-	got := configuration{root: "/d/root", addresses: []string{"unix:///d/s.sock"}, wrapper: "/bin/runc", plain: []string{"127.0.0.1:5000"}}.String()
-	for _, want := range []string{`root = "/d/root"`, `address = ["unix:///d/s.sock"]`, `binary = "/bin/runc"`, "[registry.\"127.0.0.1:5000\"]\n  http = true"} {
+	got := configuration{root: "/d/root", addresses: []string{"unix:///d/s.sock"}, wrapper: "/bin/runc", plain: []string{"127.0.0.1:5000", "docker.io"},
+		mirrors: []upstream.Mirror{{Registry: "docker.io", Host: "127.0.0.1:5000", Path: "hub"}, {Registry: "quay.io", Host: "m.example"}, {Registry: "docker.io", Host: "m.example"}}}.String()
+	for _, want := range []string{`root = "/d/root"`, `address = ["unix:///d/s.sock"]`, `binary = "/bin/runc"`, "[registry.\"127.0.0.1:5000\"]\n  http = true\n[",
+		"[registry.\"docker.io\"]\n  http = true\n  mirrors = [\"127.0.0.1:5000/hub\", \"m.example\"]\n[registry.\"quay.io\"]\n  mirrors = [\"m.example\"]\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}

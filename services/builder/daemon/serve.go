@@ -38,6 +38,8 @@ type ServeOptions struct {
 	// Plain lists registries ("host:port") that are spoken to in plain http; those on
 	// this machine no step reaches.
 	Plain []string
+	// Mirrors are asked first for the images that builds are made from.
+	Mirrors []upstream.Mirror
 	// NoNewPrivileges takes the effect from setuid programs, such as sudo.
 	NoNewPrivileges bool
 	// Runtime is the path of the runc to use: see Options.
@@ -142,7 +144,7 @@ func (h *host) command(ctx context.Context) (*exec.Cmd, error) {
 	if !own {
 		h.o.Log.Info("This machine lets steps mount no /proc of their own: they see one of all processes here, and reach none but their own")
 	}
-	c := configuration{root: h.o.Root, addresses: h.o.Addresses, wrapper: h.programs.wrapper, plain: h.o.Plain, served: &served{
+	c := configuration{root: h.o.Root, addresses: h.o.Addresses, wrapper: h.programs.wrapper, plain: h.o.Plain, mirrors: h.o.Mirrors, served: &served{
 		traces: h.path("otel.sock"), rootless: inUserNamespace(), sharePID: !own, cache: h.o.Cache, more: more,
 	}}
 	path := h.path("buildkitd.toml")

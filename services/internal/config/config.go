@@ -47,6 +47,7 @@ type Config struct {
 
 	EgressAllow        []string `group:"Registries and other machines" key:"egress_allow" common:"true" help:"Private addresses, networks or host names that may be reached all the same; by default only public addresses are."`
 	InsecureRegistries []string `key:"insecure_registries" help:"Registries (host:port) that are spoken to in plain HTTP."`
+	RegistryMirrors    []string `key:"registry_mirrors" help:"Where else images of a registry are: REGISTRY=HOST[:PORT][/PATH], several with commas, e.g. docker.io=mirror.example.org/dockerhub. Mirrors are asked first, in order and without a login, for what is read; the registry itself for what they lack, and while they are away. Everyone who can reach the service can read what they can read. A private address needs egress_allow."`
 	RegistryAuthFile   string   `key:"registry_auth_file" help:"Service credentials for registries, in the format of docker's config.json; keys are hosts or host/path. Everyone who can reach the service can read what they can read."`
 	OperatorAccounts   string   `group:"Operators and counts" key:"operator_accounts_file" help:"Accounts (htpasswd, bcrypt) that may call DELETE /container-token/{token}. Empty: nobody, the call answers 404."`
 	MetricsAccounts    string   `key:"metrics_accounts_file" help:"Accounts (htpasswd, bcrypt) that may read /v1alpha2/metrics beside the platform's administrator. Empty: nobody else may."`

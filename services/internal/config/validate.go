@@ -11,6 +11,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
 )
 
 // Validate reports every problem that shows without opening anything.
@@ -32,7 +35,7 @@ func (c *Config) Validate() error {
 			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
 			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
 		}),
-		networks("trusted_proxies", c.TrustedProxies),
+		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
 		webAddress("conda_channel_alias", c.CondaChannelAlias), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour),
 		between("conda_lock_ttl", c.CondaLockTTL, 0, 100*365*24*time.Hour),
@@ -122,6 +125,21 @@ func repository(key, v string) error {
 	if v != "" && (path == "" || strings.Contains(v, "://") || strings.ToLower(path) != path || strings.ContainsAny(path, ":@ ") ||
 		(!strings.ContainsAny(host, ".:") && host != "localhost")) {
 		return fmt.Errorf("%s must be <registry>/<path> without a scheme or a tag, not %q", key, v)
+	}
+	return nil
+}
+
+// mirrors must not hold what is built: it is read by token.
+func mirrors(key string, c *Config) error {
+	list, err := upstream.ParseMirrors(c.RegistryMirrors)
+	if err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	own, path, _ := strings.Cut(c.BuildRepository, "/")
+	for _, m := range list {
+		if path != "" && oci.SameHost(m.Host, own) && (m.Path == "" || strings.HasPrefix(path+"/", m.Path+"/")) {
+			return fmt.Errorf("%s: %s holds build_repository, which is read through names alone: give the mirror a path of its own", key, m)
+		}
 	}
 	return nil
 }

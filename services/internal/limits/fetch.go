@@ -46,6 +46,8 @@ const (
 	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
 	// for the rest, and BlobResumptions how often for one blob.
 	BlobAway, BlobResumptions = 30 * time.Second, 5
+	// MirrorAway is for how long a mirror that does not answer is not asked again.
+	MirrorAway = 30 * time.Second
 	// ImageEntries is how many entries an image may hold that becomes a Singularity
 	// image, and how many names, with all directories on the way to them;
 	// ImageNameBytes is how long these may be together.
@@ -79,6 +81,7 @@ func fetchRows() []Row {
 		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a circle"},
 		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
 		{What: "blobs that one image leads to", Bound: n(ImageBlobs), Why: "they are remembered for the time of a pull"},
+		{What: "mirror that does not answer, of registry_mirrors", Bound: "not asked for " + MirrorAway.String(), Why: "each request would wait for it"},
 		{What: "registry that breaks off in the middle of a blob", Bound: "asked for the rest for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is cut off begins the blob anew; one that is never cut off waits for ever"},
 		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
 		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},

@@ -37,7 +37,7 @@ type controlKey struct {
 func NewControl(o Options) *Control {
 	docs := cmp.Or(o.Documents, NewDocuments())
 	c := &Control{
-		http:  &http.Client{Transport: guard{NewTransport(o.Egress), docs}, CheckRedirect: CheckRedirect},
+		http:  &http.Client{Transport: guard{withMirrors(o, NewTransport(o.Egress), docs), docs}, CheckRedirect: CheckRedirect},
 		plain: map[string]bool{},
 		docs:  docs,
 		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{

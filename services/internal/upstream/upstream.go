@@ -67,6 +67,8 @@ type Options struct {
 	Egress *Egress
 	// Plain are registries (host:port) that are spoken to in http.
 	Plain []string
+	// Mirrors are asked first for what is read.
+	Mirrors []Mirror
 	// Metrics gets the client's counters.
 	Metrics prometheus.Registerer
 	// Known are registries that metrics tell apart, beside Plain and a few public
@@ -106,16 +108,23 @@ func NewTransport(e *Egress) *http.Transport {
 
 // New makes a client.
 func New(o Options) *Client {
+	docs := cmp.Or(o.Documents, NewDocuments())
+	c := bare(o, withMirrors(o, NewTransport(o.Egress), docs), docs)
+	c.metrics = newMetrics(o)
+	return c
+}
+
+// bare is a client on a transport, which counts nothing.
+func bare(o Options, t http.RoundTripper, docs *Documents) *Client {
 	c := &Client{
 		http: &http.Client{
-			Transport:     NewTransport(o.Egress),
+			Transport:     t,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		egress:  o.Egress,
-		plain:   map[string]bool{},
-		docs:    cmp.Or(o.Documents, NewDocuments()),
-		tracer:  otel.Tracer("slipway.dev/upstream"),
-		metrics: newMetrics(o),
+		egress: o.Egress,
+		plain:  map[string]bool{},
+		docs:   docs,
+		tracer: otel.Tracer("slipway.dev/upstream"),
 	}
 	for _, h := range o.Plain {
 		c.plain[h] = true
