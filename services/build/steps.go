@@ -47,13 +47,13 @@ func (s *Service) buildInSteps(ctx context.Context, rec record, r *buildv1.Resul
 	}
 	recipe := rec.request.GetRecipe()
 	if recipe.GetEngine() != engineConda || digest.Digest(r.GetDigest()).Validate() != nil {
-		return false, nil
+		return false, nil //nolint:nilerr // there is nothing to go on from, and the result says why there is no image
 	}
 	if err := s.workers.able(inSteps(recipe)); err != nil {
 		if e, ok := fault.As(err); ok {
 			r.Message += ". " + e.Public
 		}
-		return false, nil //nolint:nilerr // the result says it
+		return false, nil
 	}
 	next := proto.CloneOf(rec.request)
 	next.Recipe = rest(rec.request, r)
