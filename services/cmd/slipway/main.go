@@ -58,7 +58,8 @@ stay in the shell's history.
 
 Results go to standard output, alone; what is said about them to standard error,
 without colours. Scripts take them with -o json, yaml or name, or choose from them
-with --json FIELDS and --jq EXPRESSION, which needs no jq. Exit codes: 0, it worked; 1, it did not, or a build that was
+with --json FIELDS and --jq EXPRESSION, which needs no jq. On a terminal, what may be
+long is shown in SLIPWAY_PAGER or PAGER, where one is set. Exit codes: 0, it worked; 1, it did not, or a build that was
 waited for made no image; 2, the command line was not understood, and nothing was
 sent.`,
 		Version:       version + " (" + commit + ")",
@@ -70,10 +71,10 @@ sent.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	s.add(root, env)
 	root.AddCommand(
-		imageCommand(&s), buildCommand(&s), condaCommand(&s), inspectCommand(&s),
-		searchCommand(&s), lockCommand(&s), explainCommand(&s),
-		getCommand(&s), pullCommand(&s), statusCommand(&s), describeCommand(&s), revokeCommand(&s),
-		buildsCommand(&s), logsCommand(&s), metricsCommand(&s, env), infoCommand(&s),
+		imageCommand(&s), buildCommand(&s), condaCommand(&s), s.paged(inspectCommand(&s)),
+		s.paged(searchCommand(&s)), lockCommand(&s), s.paged(explainCommand(&s)),
+		getCommand(&s), pullCommand(&s), statusCommand(&s), s.paged(describeCommand(&s)), revokeCommand(&s),
+		s.paged(buildsCommand(&s)), s.paged(logsCommand(&s)), metricsCommand(&s, env), infoCommand(&s),
 		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
 		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),
 	)

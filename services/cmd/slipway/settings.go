@@ -25,8 +25,10 @@ type settings struct {
 	logins    string // the file of logins; empty for none
 	workspace string // from the environment
 	timeout   time.Duration
-	dumb      bool // whether the terminal cannot go back in a line
-	remote    bool // whether the person is at another machine
+	dumb      bool   // whether the terminal cannot go back in a line
+	remote    bool   // whether the person is at another machine
+	pager     string // the program that shows long answers on a terminal; empty for none
+	atOnce    bool   // whether it is left out
 }
 
 func (s *settings) add(root *cobra.Command, env func(string) string) {
@@ -35,10 +37,12 @@ func (s *settings) add(root *cobra.Command, env func(string) string) {
 	s.workspace = strings.TrimSpace(env("SLIPWAY_WORKSPACE"))
 	s.logins = loginsPath(env)
 	s.dumb = env("TERM") == "" || env("TERM") == "dumb"
+	s.pager = pagerOf(env)
 	s.remote = env("SSH_CONNECTION") != ""
 	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
 	flags.Lookup("server").DefValue = ""
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")
+	flags.BoolVar(&s.atOnce, "no-pager", false, "Show long answers on a terminal at once, instead of in SLIPWAY_PAGER or PAGER.")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")
 }
 
