@@ -3,8 +3,7 @@
 // they are held to. Ratios are between contenders that took turns within one run,
 // since machines differ and are noisy. Of the product it imports the solver and the
 // index of Conda packages, which are measured as they are, and the reader of their
-// artifacts, whose files are counted; the peers are built
-// from services/tools.
+// artifacts, whose files are counted; the peers are built from services/tools.
 //
 //	go run ./services/bench -only digest,submit -rounds 3
 //
