@@ -118,6 +118,7 @@ func misread(fd protoreflect.FieldDescriptor, value string) string {
 	case protoreflect.BoolKind:
 		_, err = strconv.ParseBool(value)
 		want = "true or false"
+	default: // a text is what it is
 	}
 	if err == nil {
 		return ""
