@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math/big"
 	"strconv"
 	"strings"
 	"time"
@@ -59,14 +60,10 @@ func (s *Service) BeginDeviceSignIn(ctx context.Context, req *platformv1.BeginDe
 }
 
 func newUserCode() string {
-	even := byte(256 / len(userLetters) * len(userLetters)) // beyond, some letters were likelier
-	var b [1]byte
 	code := make([]byte, 0, userCodeLength)
 	for len(code) < userCodeLength {
-		_, _ = rand.Read(b[:]) // never fails
-		if b[0] < even {
-			code = append(code, userLetters[int(b[0])%len(userLetters)])
-		}
+		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters)))) // never fails
+		code = append(code, userLetters[n.Int64()])
 	}
 	return string(code)
 }
