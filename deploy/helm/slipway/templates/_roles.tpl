@@ -9,7 +9,7 @@ build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls:
 builder: {nats: true, registries: true, calls: [build, container]}
 conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform, container]}
-metrics: {sql: true, nats: true, port: grpc, calls: []}
+metrics: {sql: true, nats: true, port: grpc, calls: [platform]}
 registry: {redis: true, nats: true, port: http, registries: true, calls: [platform, container, build]}
 gateway: {port: http, calls: [platform, container, build, conda, inspect, metrics]}
 {{- end }}
