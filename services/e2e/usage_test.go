@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,10 +92,10 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
-	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }))
-	t.Cleanup(files.Close)
+	gz, tar := testkit.Tar(t, "client", "of a file system")
+	files := fileServer(t, "/client/v2.tar.gz", gz)
 	more := usageAccounts(t)
-	more["filesystem_layer_prefix"] = files.URL + "/client/"
+	more["filesystem_layer_prefix"] = strings.TrimSuffix(files, "v2.tar.gz")
 	eachShape(t, []string{up.Host}, more, func(t *testing.T, p *program) {
 		if left := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)); left < 2*time.Minute {
 			time.Sleep(left) // all is to be counted on one day
@@ -111,12 +110,11 @@ func TestUsage(t *testing.T) {
 				}
 			}
 		}
-		digest := "sha256:" + strings.Repeat("a", 64)
 		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": ada}), http.MethodGet, 3)
 		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": ada}), http.MethodHead, 5) // no pulls
-		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": bob, "containerConfig": map[string]any{"layers": []any{map[string]any{
-			"location": files.URL + "/client/v2.tar.gz", "gzipDigest": digest, "tarDigest": digest, "gzipSize": 1,
-		}}}}), http.MethodGet, 2)
+		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": bob, "containerConfig": map[string]any{"layers": []any{
+			layer(files, gz, tar),
+		}}}), http.MethodGet, 2)
 		get(p.submit(map[string]any{"containerImage": image}), http.MethodGet, 4) // nobody's
 
 		p.counts(t, "pulls", `{"metric":"pulls","count":9,"orgs":{"example.org":3,"other.org":2}}`)
