@@ -5,8 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -26,15 +26,16 @@ type downloads struct {
 func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // each part would be a stream of its own
+	if h := r.Header.Get("Range"); h != "" && !oneRange.MatchString(h) {
+		r.Header.Del("Range") // each of several would be a stream of its own
 	}
 	ctx, err := runtime.AnnotateContext(ctx, d.mux, r, containerv1.ContainerService_StreamSif_FullMethodName)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
 		return
 	}
-	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx, begins: begins(r)}
+	charged := begins(r)
+	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx, begins: charged}
 	about, err := file.open(0)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
@@ -46,6 +47,9 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	h.Set("Docker-Content-Digest", about.GetDigest())
 	h.Set("Content-Type", "application/vnd.sylabs.sif.layer.v1.sif")
 	h.Set("Content-Disposition", `attachment; filename="`+about.GetFileName()+`"`)
+	if known := r.Header.Get("If-Range"); known != "" && known != h.Get("Etag") {
+		file.begins = r.Method == http.MethodGet && !charged // http.ServeContent answers with all of it
+	}
 	if r.Header.Get("Range") == "bytes=-0" { // which no file has, and http.ServeContent answers
 		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
@@ -55,11 +59,21 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	}
 }
 
-// begins says whether a request is for the file from its first byte, and not for more of
-// a download that has begun.
+// oneRange is a part of a file, from a byte on or up to the end.
+var oneRange = regexp.MustCompile(`^bytes=(\d{1,18})?-(\d{1,18})?$`)
+
+// header is how many bytes of a file say what is in the rest.
+const header = 1 << 10
+
+// begins says whether a request is for what a download begins with, and not for more of
+// one that has begun.
 func begins(r *http.Request) bool {
-	from, of := strings.CutPrefix(r.Header.Get("Range"), "bytes=")
-	return r.Method == http.MethodGet && (!of || strings.HasPrefix(from, "0-"))
+	part := oneRange.FindStringSubmatch(r.Header.Get("Range"))
+	if r.Method != http.MethodGet || part == nil {
+		return r.Method == http.MethodGet
+	}
+	from, err := strconv.ParseInt(part[1], 10, 64)
+	return err != nil || from < header // the last bytes may be all of them
 }
 
 // sifFile reads an image from where it was sought to; the room is asked when the

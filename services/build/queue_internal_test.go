@@ -41,6 +41,9 @@ func TestQuickWorker(t *testing.T) {
 			"was handed back":  func() error { return s.release(ctx, rec.id) },
 		} {
 			before := waits("before it "+name, first.publications)
+			if taken, err := s.take(ctx, rec.id, 1, "worker", "ticket", time.Now()); err != nil || !taken {
+				t.Fatalf("taking it: %t, %v", taken, err)
+			}
 			if err := again(); err != nil {
 				t.Fatal(err)
 			}
@@ -48,6 +51,9 @@ func TestQuickWorker(t *testing.T) {
 				t.Fatal(err)
 			}
 			first = waits("after it "+name, before.publications+1)
+			if anew := name == "goes on in steps"; first.started.IsZero() != anew {
+				t.Errorf("after it %s it runs since %s", name, first.started)
+			}
 		}
 		if err := s.markPublished(ctx, first, time.Now()); err != nil {
 			t.Fatal(err)

@@ -74,17 +74,18 @@ func TestLockedPackages(t *testing.T) {
 		t.Errorf("the job is %v", job.job)
 	}
 	to := req.GetTarget()
-	login := func(j taken, repository string) *buildv1.GetBuildCredentialsResponse {
+	login := func(j taken, repository string, why buildv1.LoginPurpose) *buildv1.GetBuildCredentialsResponse {
 		t.Helper()
 		got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
-			Ticket: j.job.GetTicket(), Registry: to.GetRegistry(), Repository: repository, Purpose: buildv1.LoginPurpose_LOGIN_PURPOSE_READ,
+			Ticket: j.job.GetTicket(), Registry: to.GetRegistry(), Repository: repository, Purpose: why,
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got
 	}
-	if got := login(job, to.GetRepository()); got.GetPassword() != "" {
+	const read, push = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH
+	if got := login(job, to.GetRepository(), read); got.GetPassword() != "" {
 		t.Error("the packages are put together with a login to read what they become")
 	}
 	if d := r.describe(t, job.id); d.ContainerFile != nil {
@@ -99,8 +100,11 @@ func TestLockedPackages(t *testing.T) {
 	if src := recipe.GetSource(); src.GetReference() != assembled || src.GetRepository() != to.GetRepository() || src.GetRegistry() != to.GetRegistry() {
 		t.Errorf("its steps are run on %v", src)
 	}
-	if login(again, to.GetRepository()).GetPassword() == "" || login(again, to.GetRepository()+"/other").GetPassword() != "" {
-		t.Error("steps read what the build has pushed, and nothing beside it")
+	if login(again, to.GetRepository(), push).GetPassword() == "" || login(again, to.GetRepository()+"/other", push).GetPassword() != "" {
+		t.Error("steps push to the target, and to nothing beside it")
+	}
+	if login(again, to.GetRepository(), read).GetPassword() != "" { // a base image's ONBUILD may name any image there
+		t.Error("steps get a login for images that the request does not name")
 	}
 	if d := r.describe(t, job.id); d.GetContainerFile() != recipe.GetContainerFile() {
 		t.Errorf("in steps it is shown with %q", d.GetContainerFile())

@@ -148,7 +148,8 @@ func (s store) unpublish(ctx context.Context, r record) error {
 	return err
 }
 
-// reroute is release for a build that another engine has to make.
+// reroute is release for a build that another engine has to go on with: it waits anew,
+// and its time runs when that one takes it.
 func (s store) reroute(ctx context.Context, id string, req *buildv1.SubmitBuildRequest) error {
 	raw, err := proto.Marshal(req)
 	if err != nil {
@@ -156,7 +157,7 @@ func (s store) reroute(ctx context.Context, id string, req *buildv1.SubmitBuildR
 	}
 	_, err = s.change(ctx, `
 		UPDATE build_builds SET engine = $2, architecture = $3, request = $4,
-			published_at = 0, publications = publications + 1, delivery = 0, ticket = ''
+			published_at = 0, publications = publications + 1, delivery = 0, ticket = '', started_at = 0
 		WHERE id = $1 AND state = 'PENDING'`, id, req.GetRecipe().GetEngine(), architecture(req.GetRecipe()), raw)
 	return err
 }

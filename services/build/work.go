@@ -165,9 +165,8 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 		return upstream.Login{}, err
 	}
 	src := recipe.GetSource()
-	switch isSource := repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
-	case isSource && isRest(recipe):
-		return s.pushLogin(ctx, rec, repo)
+	// What the same build has pushed before is read with the login that it pushes with.
+	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
 	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
 		read = s.deps.Keychain.Target
 	case !isSource && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):

@@ -141,7 +141,11 @@ func (s *sources) ask(ctx context.Context, name string) string {
 		}
 	}
 	repo := upstream.Repository{Host: oci.CanonicalHost(ref.Registry), Name: ref.Repository}
-	login, err := s.logins.read(ctx, repo)
+	read := s.logins.read
+	if s.isSource(ref) { // by its digest, so that no base image has another one read so
+		read = s.logins.push
+	}
+	login, err := read(ctx, repo)
 	if err == nil && s.registries != nil {
 		_, err = s.registries.Resolve(ctx, repo, ref.Identifier(), upstream.Access{Scope: "build " + s.scope, Login: login})
 	}

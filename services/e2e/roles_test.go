@@ -85,7 +85,7 @@ func processPerRole(t testing.TB, s settings) *program {
 	p.replicas = both("registry", "")
 	inspect := role("inspect", "inspect", first)
 	first["inspect_addr"], second["inspect_addr"] = inspect, inspect
-	metrics := role("metrics", "metrics", nil)
+	metrics := role("metrics", "metrics", settings{"platform_addr": platform})
 	first["metrics_addr"], second["metrics_addr"] = metrics, metrics
 	front.set(role("gateway", "gateway", first), p.replicas)
 	p.another = func() string { return "http://" + role("gateway-2", "gateway", second) }
