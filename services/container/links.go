@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/maypok86/otter/v2"
@@ -18,6 +19,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -31,6 +33,9 @@ type links struct {
 	flight memo.Flight[linkedLayer, hashed]
 	// turns are as many as may be read at a time.
 	turns chan struct{}
+	mu    sync.Mutex
+	// reading is how many each client waits for.
+	reading map[string]int
 }
 
 // linkedLayer is a layer at an address, and what a request says of it.
@@ -54,7 +59,7 @@ func lately[K comparable](d time.Duration) *otter.Cache[K, struct{}] {
 
 func newLinks(c *upstream.Client, log *slog.Logger) *links {
 	return &links{
-		client: c, log: log, turns: make(chan struct{}, limits.LayerFetches),
+		client: c, log: log, turns: make(chan struct{}, limits.LayerFetches), reading: map[string]int{},
 		good: lately[string](10 * time.Minute), right: lately[linkedLayer](24 * time.Hour),
 	}
 }
@@ -81,7 +86,35 @@ func inField(field string, err error) error {
 }
 
 // errUnverified says that it cannot be known in time whether a layer is right.
-var errUnverified = errors.New("it is too large, or its server too slow")
+var errUnverified = errors.New("it is too large, its server too slow, or too many are read for the client")
+
+// share has a client wait for one layer more; false when that would be too many. done
+// ends it.
+func (l *links) share(client string) (done func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reading[client] >= limits.LayerFetchesClient {
+		return nil, false
+	}
+	l.reading[client]++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.reading[client]--; l.reading[client] == 0 {
+			delete(l.reading, client)
+		}
+	}, true
+}
+
+// fetch hashes what is at an address, for as many layers of a client at a time as may be.
+func (l *links) fetch(ctx, fetching context.Context, want linkedLayer, most int64) (hashed, error) {
+	done, ok := l.share(rpc.CallFrom(ctx).Client())
+	if !ok {
+		return hashed{}, errUnverified
+	}
+	defer done()
+	return l.flight.Do(fetching, want, func(ctx context.Context) (hashed, error) { return l.hash(ctx, want, most) })
+}
 
 // verify fetches a layer at an address, unless it was right before, and holds it against
 // what the request says. fault.Invalid, naming the field, where they differ. What takes
@@ -92,7 +125,7 @@ func (l *links) verify(ctx, fetching context.Context, u *unpacking, field string
 		return l.check(ctx, field+".location", want.url)
 	}
 	most := min(u.left, limits.LayerFloor+limits.LayerRatio*want.size)
-	got, err := l.flight.Do(fetching, want, func(ctx context.Context) (hashed, error) { return l.hash(ctx, want, most) })
+	got, err := l.fetch(ctx, fetching, want, most)
 	u.left -= got.unpacked
 	switch {
 	case ctx.Err() != nil:

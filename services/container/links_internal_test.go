@@ -186,3 +186,29 @@ func TestBombsAtAddresses(t *testing.T) {
 		t.Errorf("%d bytes were read", read)
 	}
 }
+
+// TestLayersOfOneClient: a client has few of its layers read at a time, and others have
+// theirs read meanwhile.
+func TestLayersOfOneClient(t *testing.T) {
+	t.Parallel()
+	l := newLinks(nil, slog.New(slog.DiscardHandler))
+	var done func()
+	for i := range limits.LayerFetchesClient + 1 {
+		end, ok := l.share("one")
+		if ok != (i < limits.LayerFetchesClient) {
+			t.Errorf("layer %d: %t", i, ok)
+		}
+		if ok {
+			done = end
+		}
+	}
+	other, ok := l.share("other")
+	if !ok {
+		t.Fatal("another client waits for the first")
+	}
+	other()
+	done()
+	if _, ok := l.share("one"); !ok || len(l.reading) != 1 {
+		t.Errorf("after one was read: %t, of %v", ok, l.reading)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"slipway.dev/services/internal/conda"
@@ -30,11 +31,14 @@ type Fetcher struct {
 	Wait func(ctx context.Context, d time.Duration) error
 	// Dir is where artifacts lie until they are closed; "" is the system's.
 	Dir string
-	// Hosts paces the requests, over all that have the same; nil is no pace.
+	// Hosts paces the requests, over all that have the same; nil is no pace. One request
+	// at each host is this fetcher's own: the long ones of others do not hold it up.
 	Hosts *Hosts
 	// Progress is told of bytes as they come, negative ones when they were of no use;
 	// may be nil.
 	Progress func(n int64)
+
+	own sync.Map // of hosts: chan struct{}, for one request
 }
 
 // fetchTries is how often a channel is asked for an artifact that it breaks off.
@@ -158,7 +162,7 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 		d.Authorize(req)
 	}
 	if d.Hosts != nil {
-		leave, err := d.Hosts.enter(ctx, req.URL.Host)
+		leave, err := d.turn(ctx, req.URL.Host)
 		if err != nil {
 			return false, err
 		}
@@ -170,6 +174,18 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 		}
 	}
 	return d.do(ctx, req)
+}
+
+// turn waits for a turn at a host: the fetcher's own, or one of all.
+func (f *Fetcher) turn(ctx context.Context, host string) (leave func(), err error) {
+	c, _ := f.own.LoadOrStore(host, make(chan struct{}, 1))
+	own, _ := c.(chan struct{})
+	select {
+	case own <- struct{}{}:
+		return func() { <-own }, nil
+	default:
+		return f.Hosts.enter(ctx, host)
+	}
 }
 
 // do sends the request, which ends where nothing comes of it any more.

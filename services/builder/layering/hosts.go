@@ -13,7 +13,8 @@ import (
 )
 
 // Hosts paces what a worker fetches, over all its builds: no host is asked for more than
-// limits.ArtifactsOfHost artifacts at a time, and one that wants to be left alone is.
+// limits.ArtifactsOfHost artifacts at a time beside one of each build, and one that wants
+// to be left alone is.
 // The zero value is ready. Safe for concurrent use.
 type Hosts struct {
 	mu  sync.Mutex
@@ -73,6 +74,7 @@ func (h *Hosts) forget(now time.Time) {
 func (h *Hosts) rest(name string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forget(time.Now())
 	if until := time.Now().Add(d); d > 0 && until.After(h.host(name).until) {
 		h.host(name).until = until
 	}

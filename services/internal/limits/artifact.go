@@ -57,7 +57,7 @@ func artifactRows() []Row {
 		{What: "Conda artifact: directory of a .conda", Bound: size(ArtifactDirectory), Why: "it has three members; each takes 300 bytes of memory"},
 		{What: "Conda artifact: window of its compression", Bound: size(ArtifactWindow), Why: "it is in memory while the package is read; the compressor's own limit without --long"},
 		{What: "Conda artifact: length where the channel does not say it", Bound: size(ArtifactPacked), Why: "it lies on the worker's disk while its layer is made"},
-		{What: "Conda artifacts that a worker fetches from one host at a time", Bound: n(ArtifactsOfHost), Why: "channels count requests of an address, over all builds there"},
+		{What: "Conda artifacts that a worker fetches from one host at a time, beside one of each build", Bound: n(ArtifactsOfHost), Why: "channels count requests of an address, over all builds there"},
 		{What: "Conda artifact: time in which nothing of it comes", Bound: ArtifactStall.String(), Why: "then the channel is asked again: it would hold a build up until its deadline"},
 		{What: "rest of a host of Conda artifacts that says that it has too much to do", Bound: "what it asks for, up to " + ArtifactRest.String(), Why: "a build that would wait longer ends, and says when to try again"},
 		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},

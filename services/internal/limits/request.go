@@ -31,10 +31,13 @@ const (
 	LayersExpanded = 1 << 30
 	// LayerFetched is the largest layer at an address that is verified, as it is stored;
 	// LayerFetchTime is how long that may take for all layers of a request, and
-	// LayerFetches how many are read at a time in one process.
+	// LayerFetches how many are read at a time in one process, and LayerFetchesClient
+	// how many of them for one client.
 	LayerFetched   = 1 << 30
 	LayerFetchTime = 20 * time.Second
 	LayerFetches   = 16
+
+	LayerFetchesClient = LayerFetches / 4
 	// URL is an address.
 	URL = 4 << 10
 	// Name is the name of an image, of a repository, or of a file.
@@ -93,6 +96,7 @@ func requestRows() []Row {
 		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger one is what its request says only when it is pulled"},
 		{What: "verifying the layers of a request at addresses", Bound: LayerFetchTime.String(), Why: "clients wait for the response; what is not verified by then is named in the log"},
 		{What: "layers at addresses that a process reads at once", Bound: strconv.Itoa(LayerFetches), Why: "a slow server holds up those behind it for the time above at most"},
+		{What: "layers at addresses that are read at once for one client", Bound: strconv.Itoa(LayerFetchesClient), Why: "more of its layers are taken as they are described, and others' are still verified"},
 		{What: "layers[].location and other addresses", Bound: size(URL), Why: "they are kept, and fetched"},
 		{What: "names of images and repositories", Bound: size(Name), Why: "registries take 255 characters"},
 		{What: "timestamp, workflowId, and values of small sets", Bound: size(Word), Why: "they are kept"},
