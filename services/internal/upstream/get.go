@@ -105,9 +105,11 @@ func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
 	if err != nil {
 		return !isFinal(err) && !isTimeout(err)
 	}
-	busy := resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= 500
-	return busy && resp.StatusCode != http.StatusNotImplemented && RetryAfter(resp) <= 5*time.Second
+	return busy(resp.StatusCode) && resp.StatusCode != http.StatusNotImplemented && RetryAfter(resp) <= 5*time.Second
 }
+
+// busy says whether a status is about the server, and not about what was asked for.
+func busy(status int) bool { return status == http.StatusTooManyRequests || status >= 500 }
 
 func backoff(try int) time.Duration {
 	d := 100 * time.Millisecond << (2 * (try - 1))

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -30,9 +31,15 @@ func (m Mirror) String() string {
 	return m.Host + "/" + m.Path
 }
 
+// repository is how a path of a repository is written.
+const repository = `[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*`
+
 var (
 	hostForm = regexp.MustCompile(`^(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|\[[0-9a-f:]+\]|[a-z0-9-]+:[0-9]+)(:[0-9]+)?$`)
-	pathForm = regexp.MustCompile(`^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
+	pathForm = regexp.MustCompile(`^` + repository + `$`)
+	// contentForm is the path of a manifest, by tag or digest, or of a blob (distribution
+	// specification, pull).
+	contentForm = regexp.MustCompile(`^/v2/(` + repository + `)(/manifests/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|/(?:manifests|blobs)/[a-z0-9]+(?:[+._-][a-z0-9]+)*:[A-Za-z0-9=_-]{1,256})$`)
 )
 
 // ParseMirrors reads mirrors as an operator writes them, "docker.io=mirror.example.org/dockerhub".
@@ -104,17 +111,17 @@ func (t *mirrored) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // content is the repository and the rest of the path of a request that reads a manifest
-// or a blob; "" for any other.
+// or a blob; "" for any other. URLs that strangers name come by here too: what no registry
+// has is no business of a mirror's.
 func content(r *http.Request) (name, path string) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" || r.URL.RawPath != "" {
 		return "", ""
 	}
-	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/")
-	i := max(strings.LastIndex(rest, "/manifests/"), strings.LastIndex(rest, "/blobs/"))
-	if !ok || i < 0 || strings.Contains(rest[i:], "/blobs/uploads") {
+	found := contentForm.FindStringSubmatch(r.URL.Path)
+	if found == nil {
 		return "", ""
 	}
-	return rest[:i], rest[i:]
+	return found[1], found[2]
 }
 
 // ask asks a mirror; nil where it lacks the content, or is away.
@@ -132,12 +139,15 @@ func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Re
 		drain(resp)
 		resp, err = t.client.authorized(r.Context(), r.Method, target.String(), tokenKey{repo, Access{}}, header)
 	}
+	if refusal := (*statusError)(nil); errors.As(err, &refusal) { // its token service's
+		return nil, busy(refusal.code)
+	}
 	if err != nil {
 		return nil, true
 	}
 	if !t.serves(resp, repo) {
 		drain(resp)
-		return nil, resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests
+		return nil, busy(resp.StatusCode)
 	}
 	resp.Request = r
 	return resp, false

@@ -118,6 +118,56 @@ func TestMirrorsThatLackTheImage(t *testing.T) {
 	}
 }
 
+// TestMirrorsThatRefuseOneRepository, or whose token service does, have others.
+func TestMirrorsThatRefuseOneRepository(t *testing.T) {
+	t.Parallel()
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
+		c := newCopied(t, testkit.Open)
+		c.answer(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/refusing" {
+				w.WriteHeader(status)
+				return
+			}
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/refusing"`, c.mirror.Host))
+			w.WriteHeader(http.StatusUnauthorized)
+		})
+		if asked, _ := c.read(t, nobody); asked == 0 {
+			t.Errorf("its token service answers %d: the registry was not asked", status)
+		}
+		c.answer(nil)
+		c.mirror.Push(t, "hub/team/app:1", c.image)
+		if asked, mirrored := c.read(t, nobody); asked != 0 || mirrored == 0 {
+			t.Errorf("after its token service answered %d, %d requests went to the registry, %d to the mirror", status, asked, mirrored)
+		}
+	}
+}
+
+// TestMirrorsAreNotAskedForOtherURLs, which go the same way: neither is a mirror asked for
+// what is outside its path, nor does it rest.
+func TestMirrorsAreNotAskedForOtherURLs(t *testing.T) {
+	t.Parallel()
+	c := newCopied(t, testkit.Open)
+	c.mirror.Push(t, "hub/team/app:1", c.image)
+	blob := c.config(t).Digest.String()
+	c.mirror.Requests()
+	for _, path := range []string{
+		"/v2/team/app/blobs/" + blob + "%3Fx=y", "/v2/team/app/blobs/" + blob + "%23x",
+		"/v2/../../x/blobs/" + blob, "/v2/team/../../../x/blobs/" + blob, "/v2/team/app/blobs/..", "/v2/team/app/blobs/%2e%2e", "/v2/team%2Fapp/blobs/" + blob,
+		"/v2/team/app/manifests/..", "/v2/team/app/manifests/1/2", "/v2/team/app/blobs/uploads", "/v2/team/app/blobs/uploads/x", "/v2//blobs/" + blob,
+		"/v2/Team/blobs/" + blob, "/v2/team/app/blobs/" + blob + "%0a", "/v2/team/app/manifests/" + strings.Repeat("x", 129), "/v2/%25zz/blobs/" + blob, "/v2/team/app/blobs/%25zz",
+	} {
+		if resp, err := c.client.Fetch(t.Context(), "http://"+c.Host+path); err == nil {
+			_ = resp.Body.Close()
+		}
+		if asked := c.mirror.Requests(); len(asked) != 0 {
+			t.Errorf("%s: the mirror was asked %q", path, asked)
+		}
+	}
+	if asked, mirrored := c.read(t, nobody); asked != 0 || mirrored == 0 {
+		t.Errorf("after that, %d requests went to the registry, %d to the mirror", asked, mirrored)
+	}
+}
+
 // TestMirrorsThatAreAway are asked once, and then not for a while.
 func TestMirrorsThatAreAway(t *testing.T) {
 	t.Parallel()
