@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -145,7 +146,7 @@ func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Re
 	if err != nil {
 		return nil, true
 	}
-	if !t.serves(resp, repo) {
+	if !t.serves(r.Context(), resp, repo) {
 		drain(resp)
 		return nil, busy(resp.StatusCode)
 	}
@@ -153,14 +154,17 @@ func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Re
 	return resp, false
 }
 
-// serves says whether an answer is content, or leads to it elsewhere; then its address is
-// made whole, since it is another's than that of the request.
-func (t *mirrored) serves(resp *http.Response, repo Repository) bool {
+// serves says whether an answer is content, or leads to it where a client may be sent; then
+// its address is made whole, since it is another's than that of the request.
+func (t *mirrored) serves(ctx context.Context, resp *http.Response, repo Repository) bool {
 	if !isRedirect(resp) {
 		return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent
 	}
 	target, err := resp.Location()
-	if err != nil || target.Scheme != "https" || t.client.checkTarget(repo, target) != nil {
+	if err != nil || target.Scheme != "https" {
+		return false
+	}
+	if target, err = t.client.passable(ctx, repo, target); err != nil {
 		return false
 	}
 	resp.Header.Set("Location", target.String())

@@ -201,7 +201,9 @@ func TestMirrorsThatRedirect(t *testing.T) {
 	if asked, _ := c.read(t, ada); asked != 0 {
 		t.Errorf("%d requests went to the registry", asked)
 	}
-	for _, to := range []string{"http://127.0.0.1:1/x", "https://u:p@example.org/", "ftp://example.org/", "https:///x"} {
+	for _, to := range []string{
+		"http://127.0.0.1:1/x", "https://u:p@example.org/", "ftp://example.org/", "https:///x", "https://10.0.0.1/x", "https://169.254.169.254/x", "https://0x7f000001/x",
+	} {
 		c.answer(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusTemporaryRedirect) })
 		if asked, _ := c.read(t, ada); asked == 0 {
 			t.Errorf("%s was followed", to)
