@@ -3,12 +3,16 @@ package shadow
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // record is what conda-meta says of a package.
@@ -121,6 +125,27 @@ func TestCompare(t *testing.T) {
 				t.Errorf("what is known (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRecordsAreBounded: what is in memory of an image is, however many records it has.
+func TestRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	tree := image(t, func(map[string]*tar.Header, map[string]string) {})
+	if tree.kept != int64(len(record)) {
+		t.Errorf("a record of %d bytes counts %d", len(record), tree.kept)
+	}
+	add := func(name string, size int64) error {
+		return tree.add(&tar.Header{Name: name, Typeflag: tar.TypeReg, Size: size}, strings.NewReader(strings.Repeat(" ", int(size))))
+	}
+	tree.kept = limits.CondaMeta - 2
+	for name, size := range map[string]int64{"opt/conda/conda-meta/y.json": 2, "opt/conda/lib/y.json": 1, "opt/conda/conda-meta/large.json": limits.Document + 1} {
+		if err := add(name, size); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := add("opt/conda/conda-meta/z.json", 1); !errors.Is(err, fault.Invalid) || tree.records["opt/conda/conda-meta/z.json"] != nil {
+		t.Errorf("one more: %v", err)
 	}
 }
 

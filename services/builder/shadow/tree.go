@@ -6,6 +6,7 @@ package shadow
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -46,8 +48,9 @@ type Entry struct {
 // Tree is what an image holds.
 type Tree struct {
 	entries map[string]Entry
-	// records are the texts of conda-meta, by path.
+	// records are the texts of conda-meta, by path; kept is how many bytes they have.
 	records map[string][]byte
+	kept    int64
 }
 
 // Read reads a tree from a tar with every name once, as package flatten writes it.
@@ -85,20 +88,25 @@ func (t *Tree) add(h *tar.Header, content io.Reader) error {
 		e.Kind = File
 		sum := digest.SHA256.Digester()
 		into := io.Writer(sum.Hash())
-		var kept strings.Builder
+		var kept bytes.Buffer
 		if isRecord(name) && h.Size <= limits.Document {
+			if t.kept += h.Size; t.kept > limits.CondaMeta {
+				return errRecords
+			}
 			into = io.MultiWriter(into, &kept)
 		}
 		if _, err := io.Copy(into, content); err != nil {
 			return err
 		}
 		if e.Digest = sum.Digest(); kept.Len() > 0 {
-			t.records[name] = []byte(kept.String())
+			t.records[name] = kept.Bytes()
 		}
 	}
 	t.entries[name] = e
 	return nil
 }
+
+var errRecords = fault.Invalid.Newf("The records of opt/conda/conda-meta have more than %d MiB together; the image cannot be compared", limits.CondaMeta>>20)
 
 // clean is a path without a slash at either end.
 func clean(name string) string { return strings.Trim(path.Clean("/"+name), "/") }

@@ -41,6 +41,9 @@ const (
 	CondaLosses = 3
 	// CondaScripts is how many scripts of packages a build runs.
 	CondaScripts = 2000
+	// CondaMeta is what the records of installed packages in one image may have together,
+	// in bytes, that is compared with another.
+	CondaMeta = 256 << 20
 )
 
 // condaRows bound what a request for Conda packages may hold.
@@ -60,6 +63,7 @@ func condaRows() []Row {
 		{What: "waiting for a solution that an image cannot be made without", Bound: fmt.Sprint(CondaPatience), Why: "a channel that is read for the first time; below a gateway's minute"},
 		{What: "times that a Conda image is put together again because its layers made room for others", Bound: fmt.Sprint(CondaLosses), Why: "images of which each is larger than conda_layers would go round for ever"},
 		{What: "scripts of Conda packages that a build runs", Bound: fmt.Sprint(CondaScripts), Why: "their list goes over the bus in one message; bioconda has 3,000 packages with one"},
+		{What: "records of installed packages (conda-meta) in an image that `slipwayd conda compare` reads", Bound: size(CondaMeta) + ", of " + size(Document) + " each", Why: "they are in memory, of both images; of a larger record the digest alone is compared"},
 		{What: "glob or regular expression in a Conda specification", Bound: fmt.Sprintf("%s, %d steps", size(CondaPattern), CondaPatternSteps), Why: asks},
 	}, condaFileRows()...)
 }
