@@ -109,12 +109,13 @@ func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
 	return err
 }
 
+// printReport quotes what images hold: nothing in it may steer a terminal.
 func printReport(out io.Writer, r compare.Report) {
 	for _, d := range r.Differences {
-		fmt.Fprintf(out, "%s: %s: %q, installed %q\n", d.Path, d.What, d.Direct, d.Classic)
+		fmt.Fprintf(out, "%q: %q: %q, installed %q\n", d.Path, d.What, d.Direct, d.Classic)
 	}
 	for _, k := range r.Known {
-		fmt.Fprintf(out, "known: %d: %s, e.g. %s\n", k.Count, k.Why, k.Example)
+		fmt.Fprintf(out, "known: %d: %s, e.g. %q\n", k.Count, k.Why, k.Example)
 	}
 	fmt.Fprintf(out, "%d names and %d records of %s and %s: %d differences\n", r.Names, r.Records, r.Direct, r.Classic, len(r.Differences))
 }
