@@ -182,18 +182,23 @@ func TestDevicesOfOneClient(t *testing.T) {
 	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
 	d.Now, d.CallLimit = c.Now, ratelimit.Limit{{Count: 1000, Window: time.Minute}}
 	w := newWorldWith(t, d, c)
-	ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr("192.0.2.1")})
-	begin := func() error {
+	begin := func(client string) error {
+		ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr(client)})
 		_, err := w.client.BeginDeviceSignIn(ctx, &platformv1.BeginDeviceSignInRequest{ClientId: "cli"})
 		return err
 	}
-	for n := range limits.SignIns {
-		wants(t, "a device", begin(), nil)
+	for n := range limits.DevicesClient {
+		wants(t, "a device", begin("192.0.2.1"), nil)
 		if t.Failed() {
 			t.Fatalf("device %d", n)
 		}
 	}
-	wants(t, "one more", begin(), fault.Exhausted)
+	err := begin("192.0.2.1")
+	wants(t, "one more", err, fault.Exhausted)
+	if e, ok := fault.As(err); !ok || e.RetryAfter <= limits.LoginWindow {
+		t.Errorf("one more is told %v: it waits for as long as the codes do", err)
+	}
+	wants(t, "another client's", begin("192.0.2.2"), nil)
 	for range limits.DeviceTries {
 		wants(t, "a try", w.allow("BBBB-BBBB", w.tokens["view"]), fault.Invalid)
 	}

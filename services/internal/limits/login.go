@@ -24,9 +24,11 @@ const (
 	// one client may begin in LoginWindow.
 	SignIns = 60
 	// DeviceLife is how long a program that shows a code waits for somebody to enter it,
-	// DevicesWaiting how many wait at a time.
+	// DevicesWaiting how many wait at a time, and DevicesClient how many of one client may
+	// begin to in that time.
 	DeviceLife     = 15 * time.Minute
 	DevicesWaiting = 10_000
+	DevicesClient  = 30
 	// DeviceTries is how many codes a user may enter in LoginWindow.
 	DeviceTries = 10
 	// LoginsKnown is how many clients and names are counted at a time.
@@ -48,8 +50,8 @@ func loginRows() []Row {
 			Why:   "each writes a row and may ask the provider; many people may come from one address",
 		},
 		{
-			What: "programs that wait for their code to be entered", Bound: fmt.Sprintf("%d, each for %d minutes", DevicesWaiting, DeviceLife/time.Minute),
-			Why: "each has a row, and nobody is known yet; the fewer wait, the fewer codes there are to find",
+			What: "programs that wait for their code to be entered", Bound: fmt.Sprintf("%d, each for %d minutes; %d per client", DevicesWaiting, DeviceLife/time.Minute, DevicesClient),
+			Why: "each has a row, and nobody is known yet; the fewer wait, the fewer codes there are to find, and no client takes the places of all",
 		},
 		{What: "codes that a user enters", Bound: fmt.Sprintf("%d in %s", DeviceTries, LoginWindow), Why: "nobody finds another's of 34 bits by trying"},
 		{What: "logins compared at a time", Bound: fmt.Sprintf("1 per process, %d wait", LoginsWaiting), Why: "guesses from many addresses take one core at most"},

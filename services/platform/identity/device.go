@@ -15,6 +15,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/api"
 )
 
@@ -46,6 +47,9 @@ func (s *Service) BeginDeviceSignIn(ctx context.Context, req *platformv1.BeginDe
 	if err := s.chargeSignIn(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.chargeDevice(ctx); err != nil {
+		return nil, err
+	}
 	now, secret, shown := s.deps.Now(), api.NewTextID(40), newUserCode()
 	err := s.store.putDevice(ctx, device{
 		hash: hashText(secret), userHash: hashText(shown), clientID: req.GetClientId(), pause: devicePause, expires: now.Add(limits.DeviceLife),
@@ -57,6 +61,17 @@ func (s *Service) BeginDeviceSignIn(ctx context.Context, req *platformv1.BeginDe
 		DeviceCode: secret, UserCode: shown[:userCodeLength/2] + "-" + shown[userCodeLength/2:], VerificationUri: s.deps.Endpoint + "/oauth/device",
 		ExpiresIn: int32(limits.DeviceLife / time.Second), Interval: int32(devicePause / time.Second),
 	}, nil
+}
+
+// chargeDevice counts a code against the client for as long as it waits: few hold all that
+// may.
+func (s *Service) chargeDevice(ctx context.Context) error {
+	if s.deps.Limiter == nil {
+		return nil
+	}
+	limit := ratelimit.Limit{{Count: limits.DevicesClient, Window: limits.DeviceLife}}
+	_, err := s.deps.Limiter.Charge(ctx, "device codes", rpc.CallFrom(ctx).Client(), limit, 1)
+	return err
 }
 
 func newUserCode() string {
