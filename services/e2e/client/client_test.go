@@ -82,7 +82,7 @@ func createAccount(t *testing.T, server, admins string) string {
 	is(t, "an organisation", err, org.StatusCode(), 200, org.Body)
 	space, err := c.CreateWorkspaceWithResponse(ctx, org.JSON200.Organization.OrgID, platform.CreateWorkspaceBody{Workspace: &platform.WorkspaceSpec{Name: new("bench"), FullName: new("Bench")}})
 	is(t, "a workspace", err, space.StatusCode(), 200, space.Body)
-	where, err := c.ListUserWorkspacesWithResponse(ctx, me.JSON200.User.ID)
+	where, err := c.ListUserWorkspacesWithResponse(ctx, me.JSON200.User.ID, nil)
 	is(t, "workspaces", err, where.StatusCode(), 200, where.Body)
 	if list := where.JSON200.OrgsAndWorkspaces; len(list) < 2 || list[len(list)-1].WorkspaceID == nil || *list[len(list)-1].WorkspaceID != space.JSON200.Workspace.ID {
 		t.Errorf("the workspaces are %s", where.Body)
