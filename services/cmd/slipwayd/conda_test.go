@@ -1,24 +1,26 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode"
 
 	"slipway.dev/services/app/compare"
-	"slipway.dev/services/builder/shadow"
 )
 
 // TestReportsSteerNoTerminal: names in images, and of fields of records, are strangers'.
 func TestReportsSteerNoTerminal(t *testing.T) {
 	t.Parallel()
-	const hostile = "x\x1b[2J\n\u202e\x9b2J"
+	const raw = `{"names": 3, "records": 1, "direct": "bd-1", "classic": "bd-2",
+		"differences": [{"path": "HOSTILE", "what": "HOSTILE", "direct": "HOSTILE", "classic": "HOSTILE"}],
+		"known": [{"why": "times", "count": 2, "example": "HOSTILE"}]}`
+	var report compare.Report
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(raw, "HOSTILE", `x\u001b[2J\n\u202e\u009b2J`)), &report); err != nil {
+		t.Fatal(err)
+	}
 	var out strings.Builder
-	printReport(&out, compare.Report{Direct: "bd-1", Classic: "bd-2", Report: shadow.Report{
-		Names: 3, Records: 1,
-		Differences: []shadow.Difference{{Path: hostile, What: hostile, Direct: hostile, Classic: hostile}},
-		Known:       []shadow.Known{{Why: "times", Count: 2, Example: hostile}},
-	}})
+	printReport(&out, report)
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 3 || strings.ContainsFunc(strings.Join(lines, ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the report is %q", out.String())
