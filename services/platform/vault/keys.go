@@ -20,7 +20,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"slipway.dev/services/internal/fault"
 )
@@ -33,7 +32,7 @@ type Keys struct {
 	path string
 
 	mu   sync.Mutex
-	read time.Time // the file's modification time when it was read
+	read fs.FileInfo // the file, when it was read; nil wants it read
 	ring []masterKey
 }
 
@@ -84,7 +83,7 @@ func (k *Keys) reload() error {
 	if err != nil {
 		return fmt.Errorf("master_key_file: %w", err)
 	}
-	if info.ModTime().Equal(k.read) && len(k.ring) > 0 {
+	if k.read != nil && same(k.read, info) {
 		return nil
 	}
 	raw, err := os.ReadFile(k.path)
@@ -95,8 +94,14 @@ func (k *Keys) reload() error {
 	if err != nil {
 		return fmt.Errorf("master_key_file %s: %w", k.path, err)
 	}
-	k.ring, k.read = ring, info.ModTime()
+	k.ring, k.read = ring, info
 	return nil
+}
+
+// same says whether a file is as it was. The clock of files is too coarse to tell alone:
+// two rotations may have the same time.
+func same(a, b fs.FileInfo) bool {
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
 func parseKeys(raw []byte) ([]masterKey, error) {
@@ -199,6 +204,6 @@ func (k *Keys) Add() error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.read = time.Time{} // the clock of files may be too coarse to tell
+	k.read = nil
 	return k.reload()
 }
