@@ -16,7 +16,7 @@ func TestCachesOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	ada, eve := &platformv1.Identity{Endpoint: "e", UserId: 7}, &platformv1.Identity{Endpoint: "e", UserId: 8}
 	first, second := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
 	for _, tc := range []struct {

@@ -16,7 +16,7 @@ func TestResultsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 8)
+	w := newWorker(t, p, 8)
 	r.submit(t, p.request("victim", "", nil))
 	victim := w.take(t, r, 1)
 	r.submit(t, p.request("mine", "", nil))

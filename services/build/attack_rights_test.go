@@ -35,7 +35,7 @@ func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	victim := p.request("victim", "", nil)
 	id := r.submit(t, victim).GetBuildId()
 	attack := p.foreign("attack")
@@ -64,7 +64,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	req := p.request("image", "", nil)
 	r.submit(t, req)
 	j := w.take(t, r, 1)
@@ -95,7 +95,7 @@ func TestAFinishedImageKeepsItsName(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	victim := p.request("victim", "", nil)
 	p.push(t, victim, victim.GetContentId()+"_1")
 	attack := p.request("victim", "", nil)
@@ -110,7 +110,7 @@ func TestIDsCannotBeReserved(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 1000)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	victim := p.request("victim", "", nil)
 	for n := range 40 { // by asking for images that carry them
 		attack := p.foreign(fmt.Sprint("attack", n))
@@ -168,7 +168,7 @@ func TestLoginsOfABuild(t *testing.T) {
 		p.up.Host: {Username: "service", Password: "x"}, "quay.test": {Username: "reader", Password: "x"},
 	}, paths{}).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 9)
+	w := newWorker(t, p, 9)
 	ada := &platformv1.Identity{Endpoint: "e", UserId: 7}
 	for _, tc := range []struct {
 		name    string
@@ -237,7 +237,7 @@ func TestAStoreLoginIsOneBuilds(t *testing.T) {
 		},
 	})
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	req := p.request("image", "", nil)
 	r.submit(t, req)
 	j := w.take(t, r, 1)

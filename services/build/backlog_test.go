@@ -25,7 +25,7 @@ func TestBacklog(t *testing.T) {
 				"buildkit/arm64/queued": 0, "buildkit/arm64/running": 0, "age": age.Seconds(),
 			}
 		}
-		w := newWorker(t, p.bus, 1)
+		w := newWorker(t, p, 1)
 		p.backlog(t, backlog(0, 0, 0))
 		r.submit(t, p.request("one", "", nil))
 		j := w.take(t, r, 1)
@@ -43,7 +43,7 @@ func TestBacklog(t *testing.T) {
 func (p *deployment) backlog(t *testing.T, want map[string]float64) {
 	t.Helper()
 	poll(t, "the backlog", func(context.Context) error {
-		families, err := p.metrics.Gather()
+		families, err := p.replicas[len(p.replicas)-1].Gather()
 		if err != nil {
 			return err
 		}

@@ -42,8 +42,8 @@ type deployment struct {
 	now time.Time
 	// logins, where set, are those of the service and of its callers.
 	logins *caller.Keychain
-	// metrics are those of the replica that was started last.
-	metrics *prometheus.Registry
+	// replicas are their metrics.
+	replicas []*prometheus.Registry
 }
 
 func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
@@ -85,7 +85,6 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
-	p.metrics = reg
 	s, err := build.New(build.Deps{
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
@@ -102,27 +101,46 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 	}
 	testkit.Run(t, s.Run)
 	conn, _ := testkit.Serve(t, s.Register, "builder", "container", "gateway")
-	p.listens(t, reg)
+	p.replicas = append(p.replicas, reg)
+	p.listens(t)
 	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn), s}
 }
 
-// listens waits until a replica observes workers.
-func (p *deployment) listens(t *testing.T, reg prometheus.Gatherer) {
+// listens waits until every replica has heard what workers said of themselves
+// before.
+func (p *deployment) listens(t *testing.T) {
 	t.Helper()
-	announce := func(slots int32) {
-		raw, _ := proto.Marshal(&buildv1.Presence{Worker: "probe", Slots: slots})
-		if err := p.bus.Publish(buildbus.Workers, raw); err != nil {
-			t.Fatal(err)
-		}
+	const many = 1 << 20 // more than all others have
+	for _, reg := range p.replicas {
+		poll(t, "a replica to listen", func(context.Context) error {
+			p.announce(t, &buildv1.Presence{Worker: "probe", Slots: many})
+			if slots, err := gauge(reg, "slipway_build_worker_slots"); err != nil || slots < many {
+				return fmt.Errorf("it knows of %v slots, %w", slots, err)
+			}
+			return nil
+		})
 	}
-	poll(t, "a replica to listen", func(context.Context) error {
-		announce(1)
-		if slots, err := gauge(reg, "slipway_build_worker_slots"); err != nil || slots == 0 {
-			return fmt.Errorf("it knows of %v slots, %w", slots, err)
-		}
-		return nil
-	})
-	announce(0)
+	p.announce(t, &buildv1.Presence{Worker: "probe"})
+	for _, reg := range p.replicas {
+		poll(t, "the probe to be gone", func(context.Context) error {
+			if slots, err := gauge(reg, "slipway_build_worker_slots"); err != nil || slots >= many {
+				return fmt.Errorf("it knows of %v slots, %w", slots, err)
+			}
+			return nil
+		})
+	}
+}
+
+// announce publishes what a worker says of itself.
+func (p *deployment) announce(t *testing.T, what *buildv1.Presence) {
+	t.Helper()
+	raw, err := proto.Marshal(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.bus.Publish(buildbus.Workers, raw); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // gauge is the sum of a gauge over its labels.
@@ -203,7 +221,7 @@ func TestOneBuildForMany(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
 		replicas := []replica{p.replica(t, 1), p.replica(t, 1)} // one build is all that the quota allows
-		newWorker(t, p.bus, 2)
+		newWorker(t, p, 2)
 		var wg sync.WaitGroup
 		ids := make([]string, 12)
 		for i := range ids {
@@ -232,7 +250,7 @@ func TestBuildFromQueueToCache(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
 		a, b := p.replica(t, 100), p.replica(t, 100)
-		w := newWorker(t, p.bus, 1)
+		w := newWorker(t, p, 1)
 		req := p.request("image", "", nil)
 		first := a.submit(t, req)
 		if first.GetCached() || first.GetSucceeded() {
@@ -276,7 +294,7 @@ func TestFailureIsNeverReused(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	req := p.request("broken", "", nil)
 	r.submit(t, req)
 	j := w.take(t, r, 1)
@@ -295,7 +313,7 @@ func TestOnlyTheNewestDeliveryCanFail(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	r.submit(t, p.request("slow", "", nil))
 	old := w.take(t, r, 1)
 	newest := old
@@ -319,7 +337,7 @@ func TestScopesDoNotMeet(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	mine := r.submit(t, p.request("private", "aaaa", &platformv1.Identity{Endpoint: "e", UserId: 1}))
 	theirs := r.submit(t, p.request("private", "bbbb", &platformv1.Identity{Endpoint: "e", UserId: 2}))
 	if mine.GetBuildId() == theirs.GetBuildId() || theirs.GetCached() {
@@ -331,7 +349,7 @@ func TestLostJobIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	id := r.submit(t, p.request("lost", "", nil)).GetBuildId()
 	w.take(t, r, 1)
 	if err := w.js.DeleteStream(t.Context(), buildbus.JobStream); err != nil {
@@ -350,7 +368,7 @@ func TestCancel(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	told, err := p.bus.SubscribeSync(buildbus.Cancel("*"))
 	if err != nil {
 		t.Fatal(err)
@@ -383,7 +401,7 @@ func TestCancelWhileItIsTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	for i := range 30 {
 		id := r.submit(t, p.request(fmt.Sprint("unwanted", i), "", nil)).GetBuildId()
 		var both sync.WaitGroup
@@ -419,7 +437,7 @@ func TestJobsInHandStay(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 3)
+	w := newWorker(t, p, 3)
 	r.submit(t, p.request("one", "", nil))
 	r.submit(t, p.request("other", "", nil))
 	one := w.take(t, r, 1)
@@ -439,7 +457,7 @@ func TestQueuePositionsAndUnknownBuilds(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	for i := range 3 {
 		p.sleep(time.Second)
 		id := r.submit(t, p.request(fmt.Sprint(i), "", nil)).GetBuildId()
@@ -469,7 +487,7 @@ func TestDifferentContentUnderOneName(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	req := p.request("a", "", nil)
 	r.submit(t, req)
 	other := proto.CloneOf(req)

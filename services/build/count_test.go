@@ -116,7 +116,7 @@ func TestAdmissionsAreCounted(t *testing.T) {
 		p := newDeployment(t, db)
 		p.now = time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)
 		a, b := p.replica(t, 100), p.replica(t, 100)
-		w := newWorker(t, p.bus, 50)
+		w := newWorker(t, p, 50)
 		ada := &platformv1.Identity{Endpoint: "e", UserId: 1, Email: "Ada@Example.org"}
 		one := p.request("one", "", ada)
 		a.submit(t, one)

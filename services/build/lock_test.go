@@ -51,7 +51,7 @@ func TestALockIsKeptWithItsBuild(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
 		r := p.replica(t, 100)
-		newWorker(t, p.bus, 1)
+		newWorker(t, p, 1)
 		req := p.request("locked", "", nil)
 		req.Lock = lockOf("linux/amd64", "linux-64")
 		id := r.submit(t, req).GetBuildId()
@@ -90,7 +90,7 @@ func TestTheLockOfAPair(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	req := p.request("pair", "", nil)
 	req.Recipe.Engine = "index"
 	one, two := p.request("one", "", nil), p.request("two", "", nil)
@@ -116,7 +116,7 @@ func TestALogBeginsWithItsPreface(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	req := p.request("preface", "", nil)
 	req.Preface = "Conda: resolved to 1 packages"
 	r.submit(t, req)
@@ -137,7 +137,7 @@ func TestAttackLocks(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p.bus, 1)
+	newWorker(t, p, 1)
 	for name, spoil := range map[string]func(*condav1.SolvePackagesResponse){
 		"too large":        func(l *condav1.SolvePackagesResponse) { l.Records[0] = strings.Repeat(" ", limits.BuildLock) },
 		"without a lock":   func(l *condav1.SolvePackagesResponse) { l.Answer = nil },

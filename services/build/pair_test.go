@@ -28,7 +28,7 @@ func TestPairBecomesOneIndex(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	a, b := p.replica(t, 2), p.replica(t, 2) // both builds are charged, the index is not
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	req := p.pair("pair")
 	first := a.submit(t, req)
 	if joined := b.submit(t, req); joined.GetBuildId() != first.GetBuildId() || !joined.GetCached() {
@@ -75,7 +75,7 @@ func TestPairFailsWithItsPart(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 2)
-	w := newWorker(t, p.bus, 2)
+	w := newWorker(t, p, 2)
 	id := r.submit(t, p.pair("half")).GetBuildId()
 	one, two := w.take(t, r, 1), w.take(t, r, 1)
 	one.report(t, &buildv1.Result{Reason: "solve", Message: "no such package"})

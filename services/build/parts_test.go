@@ -25,7 +25,7 @@ func (p *deployment) sif(text string) *buildv1.SubmitBuildRequest {
 // newSifWorker is one that can make Singularity images, too.
 func newSifWorker(t *testing.T, p *deployment) *worker {
 	t.Helper()
-	w := newWorker(t, p.bus, 1)
+	w := newWorker(t, p, 1)
 	w.appear(t, 1, &buildv1.Capability{Engine: "sif", Architecture: "any"})
 	return w
 }

@@ -64,7 +64,7 @@ func TestLockedPackages(t *testing.T) {
 	p.logins = caller.NewKeychain(map[string]upstream.Login{p.up.Host: {Username: "service", Password: "x"}}, nil).
 		WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 4)
+	w := newWorker(t, p, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	req := p.packages("a", `[{"name":"samtools"}]`, nil)
 	req.Recipe.ContainerFile, req.Recipe.Files = "RUN true\n", []*buildv1.File{{Path: "requirements", Content: []byte("y")}}
@@ -126,7 +126,7 @@ func TestNobodyBuildsInSteps(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 4)
+	w := newWorker(t, p, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	req := p.packages("a", `[{"name":"samtools"}]`, nil)
 	req.Recipe.Platform = "linux/riscv64"
@@ -152,7 +152,7 @@ func TestStepsWithoutAnImage(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	w := newWorker(t, p.bus, 4)
+	w := newWorker(t, p, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	r.submit(t, p.packages("a", `[{"name":"samtools"}]`, nil))
 	job := w.take(t, r, 1)

@@ -18,40 +18,34 @@ import (
 
 // worker speaks to the service as a worker does: over the bus.
 type worker struct {
+	p    *deployment
 	bus  *nats.Conn
 	js   jetstream.JetStream
 	jobs jetstream.Consumer
 }
 
-func newWorker(t *testing.T, bus *nats.Conn, slots int32) *worker {
+func newWorker(t *testing.T, p *deployment, slots int32) *worker {
 	t.Helper()
-	js, err := jetstream.New(bus)
+	js, err := jetstream.New(p.bus)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &worker{bus: bus, js: js}
+	w := &worker{p: p, bus: p.bus, js: js}
 	w.appear(t, slots)
 	w.setUp(t)
 	return w
 }
 
-// appear is a sign of life, with what it can do beside Dockerfiles.
+// appear is a sign of life, with what it can do beside Dockerfiles, that every
+// replica has heard.
 func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) {
 	t.Helper()
-	raw, err := proto.Marshal(&buildv1.Presence{
+	w.p.announce(t, &buildv1.Presence{
 		Worker: "test", Slots: slots, Capabilities: append([]*buildv1.Capability{
 			{Engine: "buildkit", Architecture: "amd64"}, {Engine: "buildkit", Architecture: "arm64"},
 		}, more...),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.bus.Publish(buildbus.Workers, raw); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.bus.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	w.p.listens(t)
 }
 
 // setUp waits for the stream of jobs.
