@@ -66,13 +66,16 @@ func (d *doctor) disk(at, dir string) []Finding {
 // role.
 func (d *doctor) buildsHere() bool { return len(d.Config.BuildkitAddr) == 0 }
 
+// mayBuild says whether the build daemon can be run by who we are.
+func mayBuild() bool { return runtime.GOOS == "linux" && os.Geteuid() == 0 }
+
 // builds are what runs their steps: runc, its version, and one step that does
 // nothing, in namespaces and a control group.
 func (d *doctor) builds(ctx context.Context) []Finding {
 	if !d.buildsHere() {
 		return one("runc", "BuildKit daemons elsewhere build: "+strings.Join(d.Config.BuildkitAddr, ", "), nil, OK, "")
 	}
-	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+	if !mayBuild() {
 		return one("runc", "", errors.New("Dockerfiles are not built here: only root of a Linux machine can run the build daemon"), Warn,
 			"run slipwayd as root (sudo), or set buildkit_addr; everything but Dockerfiles works without, images of Conda packages too")
 	}
@@ -83,7 +86,7 @@ func (d *doctor) builds(ctx context.Context) []Finding {
 // groups are the control groups that keep builds within their limits.
 func (d *doctor) groups(context.Context) []Finding {
 	const check = "control groups"
-	if !d.buildsHere() {
+	if !d.buildsHere() || !mayBuild() {
 		return nil
 	}
 	v2, err := os.ReadFile(filepath.Join(d.Groups, "cgroup.controllers"))
