@@ -19,7 +19,7 @@ func (d *document) note(m *protogen.Message) {
 	}
 	d.asked[m.GoIdent.GoName] = true
 	for _, f := range m.Fields {
-		if f.Message != nil {
+		if f.Message != nil && !isInternal(f) {
 			d.note(f.Message)
 		}
 	}
@@ -50,6 +50,9 @@ func (d *document) object(s *openapi3.Schema, name string, m *protogen.Message, 
 	}
 	d.doc.Components.Schemas[name] = openapi3.NewSchemaRef("", s)
 	for _, f := range m.Fields {
+		if isInternal(f) {
+			continue
+		}
 		member := f.Desc.JSONName()
 		if _, by := s.Properties[member]; !by {
 			s.WithPropertyRef(member, d.described(f, asked))
@@ -69,6 +72,12 @@ func (d *document) described(f *protogen.Field, asked bool) *openapi3.SchemaRef 
 	s.Value.Description = prose(f.Comments.Leading)
 	s.Value.Nullable = d.whole && !asked && f.Message != nil && !f.Desc.IsList() && foreign(f.Message)
 	return s
+}
+
+// isInternal recognises the fields that clients neither send nor get.
+func isInternal(f *protogen.Field) bool {
+	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Internal).(bool)
+	return is
 }
 
 // required recognises the fields that a caller must give.

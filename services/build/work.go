@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/conda"
@@ -164,16 +165,26 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	if err != nil {
 		return upstream.Login{}, err
 	}
-	src := recipe.GetSource()
+	src, included := recipe.GetSource(), includes(recipe, repo)
 	// What the same build has pushed before is read with the login that it pushes with.
 	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
 	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
 		read = s.deps.Keychain.Target
-	case !isSource && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
+	case included && s.deps.Keychain.Owns(repo.Host, repo.Name): // whoever asked may have the image
+		read = s.deps.Keychain.Target
+	case !isSource && !included && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
 		return upstream.Login{}, nil
 	}
 	access, err := read(ctx, who, repo.Host, repo.Name)
 	return access.Login, err
+}
+
+// includes says whether the recipe has layers of an image in a repository.
+func includes(recipe *buildv1.Recipe, repo upstream.Repository) bool {
+	return slices.ContainsFunc(recipe.GetConfig().GetLayers(), func(l *containerv1.Layer) bool {
+		from := l.GetIncludedFrom()
+		return from != nil && from.GetRegistry() == repo.Host && from.GetRepository() == repo.Name
+	})
 }
 
 // channelLogin is for a channel of the build's lock that was read with a login.

@@ -25,7 +25,7 @@ func (b *BuildKit) canApplyConfig(c *containerv1.ContainerConfig) error {
 		return &Failure{Internal, "This service's workers cannot put a configuration on top of a frozen image; leave containerConfig or freeze out", nil}
 	}
 	for _, l := range c.GetLayers() {
-		if !isURL(l.GetLocation()) && b.o.Layers == nil {
+		if l.GetIncludedFrom() == nil && !isURL(l.GetLocation()) && b.o.Layers == nil {
 			return &Failure{Internal, "This service's workers cannot reach layers that come with a request; give the layer's URL, or leave freeze out", nil}
 		}
 	}

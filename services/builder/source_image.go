@@ -78,7 +78,7 @@ func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImag
 	}
 	access := upstream.Access{Scope: tryOf(job) + " source", Login: login}
 	o := &sourceImage{
-		world: w, name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
+		world: w.at(job, l), name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
 		client: w.control(repo.Host, access, w.mirrors), source: w.registries.Source(repo, access),
 	}
 	if o.ref, err = ref.New(o.name); err != nil {
@@ -94,6 +94,27 @@ func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImag
 	m, err := oci.ParseManifest(o.doc)
 	o.layers = m.Layers
 	return o, o.unreadable(ctx, err)
+}
+
+// included is an image that the recipe includes, with the login that the build has for
+// its repository. Its documents were read when the request was made.
+func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*sourceImage, error) {
+	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
+	login, err := w.logins.read(ctx, repo)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
+	}
+	access := upstream.Access{Scope: w.try + " source", Login: login}
+	o := &sourceImage{
+		world: w, name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.mirrors),
+	}
+	o.ref, err = ref.New(o.name)
+	return o, err
+}
+
+// includedLayer is what an included image says of its layer.
+func includedLayer(l *containerv1.Layer) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: l.GetIncludedFrom().GetMediaType(), Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
 }
 
 // pick returns the image manifest for a platform; an image that is for one

@@ -29,6 +29,15 @@ type world struct {
 	layers     Layers
 	// mirrors are for what is read; what is pushed is looked for where it goes.
 	mirrors []upstream.Mirror
+	// logins and try are those of a job; nil and "" before there is one.
+	logins *logins
+	try    string
+}
+
+// at is the world as a job reaches it.
+func (w world) at(job Job, l *logins) world {
+	w.logins, w.try = l, tryOf(job)
+	return w
 }
 
 // control is a client that pushes and copies, with one login.
@@ -71,7 +80,7 @@ func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) 
 		return nil, err
 	}
 	out := &target{
-		world: w, ref: name, repo: targetOf(job), access: upstream.Access{Scope: tryOf(job), Login: login},
+		world: w.at(job, l), ref: name, repo: targetOf(job), access: upstream.Access{Scope: tryOf(job), Login: login},
 	}
 	out.client = w.control(t.GetRegistry(), out.access, nil)
 	return out, nil
@@ -108,7 +117,7 @@ func (t *target) addLayers(ctx context.Context, c *containerv1.ContainerConfig, 
 func layersFor(c *containerv1.ContainerConfig, p ocispec.Platform) []*containerv1.Layer {
 	var out []*containerv1.Layer
 	for _, l := range c.GetLayers() {
-		if only := oci.ArchitectureOf(l.GetLocation()); only == "" || only == p.Architecture {
+		if oci.IsFor(l, p.Architecture) {
 			out = append(out, l)
 		}
 	}
@@ -139,6 +148,14 @@ func (t *target) blob(ctx context.Context, d descriptor.Descriptor, content io.R
 
 // layer pushes a layer, unless it is there.
 func (t *target) layer(ctx context.Context, l *containerv1.Layer) error {
+	if from := l.GetIncludedFrom(); from != nil {
+		image, err := t.included(ctx, from)
+		if err != nil {
+			return err
+		}
+		_, err = t.copy(ctx, image, includedLayer(l))
+		return err
+	}
 	d := descriptor.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
 	if there, err := t.client.BlobHead(ctx, t.ref, d); err == nil {
 		return there.Close()
@@ -163,6 +180,13 @@ func (t *target) layer(ctx context.Context, l *containerv1.Layer) error {
 
 // open begins to read a layer.
 func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+	if from := l.GetIncludedFrom(); from != nil {
+		image, err := w.included(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		return image.open(ctx, includedLayer(l))
+	}
 	if isURL(l.GetLocation()) {
 		return w.download(ctx, "A layer", l.GetLocation())
 	}

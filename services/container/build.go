@@ -77,7 +77,7 @@ func (r request) message(p ocispec.Platform) *buildv1.Recipe {
 		out.Context = layerWithoutContent(l)
 	}
 	if r.raw.GetFreeze() {
-		out.Config = withoutContents(r.raw.GetContainerConfig())
+		out.Config = r.added()
 	}
 	return out
 }
@@ -116,7 +116,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile,
 	}
 	if r.addsToSif() {
-		out.Recipe.Config = withoutContents(r.raw.GetContainerConfig())
+		out.Recipe.Config = r.added()
 	}
 	out.ContentDigest, out.Scope = sifDigest(b, out.GetRecipe().GetConfig(), to.scope), to.scope
 	out.ContentId = out.GetContentDigest()[:16]

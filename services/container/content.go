@@ -93,9 +93,12 @@ func (w digester) list(texts []string) {
 }
 
 // layer is known by its content, and by the architecture that it is for. Where it
-// lies does not matter.
+// lies does not matter, unless it is another image's.
 func (w digester) layer(l *containerv1.Layer) {
 	w.text(l.GetGzipDigest(), l.GetTarDigest(), oci.ArchitectureOf(l.GetLocation()))
+	if from := l.GetIncludedFrom(); from != nil { // the history names it
+		w.text("slipway include", from.GetRegistry(), from.GetRepository(), from.GetReference(), from.GetMediaType(), from.GetArchitecture())
+	}
 }
 
 // config counts as absent where there is nothing in it.

@@ -75,7 +75,7 @@ func (r request) directMessage(p ocispec.Platform, lock *condav1.SolvePackagesRe
 		out.Context = layerWithoutContent(l)
 	}
 	if r.raw.GetFreeze() {
-		out.Config = withoutContents(r.raw.GetContainerConfig())
+		out.Config = r.added()
 	}
 	return out
 }

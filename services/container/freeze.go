@@ -25,7 +25,7 @@ func (s *Service) frozenSource(ctx context.Context, r request, who *platformv1.I
 	}
 	resolved, _, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.image)
 	return &containerv1.Plan{
-		Platform: platforms.Format(r.platform()), Config: withoutContents(r.raw.GetContainerConfig()),
+		Platform: platforms.Format(r.platform()), Config: r.added(),
 		Source: &containerv1.Source{Registry: r.image.Registry, Repository: r.image.Repository, Reference: resolved.String()},
 	}, err
 }

@@ -15,7 +15,6 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -53,9 +52,7 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 		return nil, err
 	}
 	plan.Token = newToken()
-	if until := s.expiration(); until.AsTime().Before(rec.expires) {
-		plan.Expiration = until
-	} else {
+	if plan.Expiration = s.expirationOf(r); rec.expires.Before(plan.GetExpiration().AsTime()) {
 		plan.Expiration = timestamppb.New(rec.expires)
 	}
 	if n := s.excess(plan); n > 0 {
@@ -82,11 +79,8 @@ func (s *Service) given(ctx context.Context, field string, image oci.Reference, 
 
 // addConfig puts what a request adds on top of what a plan has.
 func addConfig(plan *containerv1.Plan, r request) error {
-	plan.Config = onTop(plan.GetConfig(), withoutContents(r.raw.GetContainerConfig()))
-	if n := len(plan.GetConfig().GetLayers()); n > limits.Layers {
-		return fault.Invalid.Newf("containerConfig.layers: with those of the image there are %d layers; the maximum is %d", n, limits.Layers)
-	}
-	return nil
+	plan.Config = onTop(plan.GetConfig(), r.added())
+	return checkCount("containerConfig.layers: with those of the image", plan.GetConfig().GetLayers())
 }
 
 // givenPlatform takes the platform that a request names. What was built is there for its
@@ -97,6 +91,8 @@ func givenPlatform(r request, plan *containerv1.Plan) error {
 	case r.raw.GetContainerPlatform() == "" || slices.Contains(there, want):
 	case plan.GetBuildId() != "":
 		return fault.Invalid.Newf("containerPlatform: the image was built for %s, not for %s", plan.GetPlatform(), want)
+	case includes(plan.GetConfig()):
+		return fault.Invalid.Newf("containerPlatform: the image includes others for %s, not for %s", plan.GetPlatform(), want)
 	default:
 		plan.Platform = want
 	}

@@ -40,6 +40,9 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 	if plan.GetBuildId() != "" && !plan.GetBuilt() {
 		return nil, fault.Invalid.Newf("containerImage: %s is still being built; freeze it when `slipway status` says that it is done", r.image)
 	}
+	if err := s.rereadIncluded(ctx, "containerImage", plan.GetConfig().GetLayers(), who); err != nil {
+		return nil, err
+	}
 	if err := addConfig(plan, r); err != nil {
 		return nil, err
 	}

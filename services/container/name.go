@@ -90,6 +90,9 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (record, error
 	}
 	rec.plan.Identity = who
 	b, err := s.reread(ctx, rec.plan)
+	if err == nil {
+		err = s.rereadIncluded(ctx, "containerIncludes", rec.plan.GetConfig().GetLayers(), who)
+	}
 	if err == nil && owner == nil && b.GetAdded() && rec.expires.Before(s.deps.Now()) {
 		err = errAdditionGone
 	}

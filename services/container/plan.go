@@ -37,22 +37,24 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 		Name:       r.image.Repository,
 		Reference:  r.image.Identifier(),
 		Platform:   platforms.Format(r.platform()),
-		Config:     withoutContents(r.raw.GetContainerConfig()),
+		Config:     r.added(),
 		Identity:   who,
-		Expiration: s.expiration(),
+		Expiration: s.expirationOf(r),
 		Digests:    []string{resolved.String()},
 	}
 	if n := s.excess(plan); n > 0 {
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
-	if r.image.Digest != "" && plan.GetConfig() != nil {
-		d, err := s.sources.augmentedDigest(ctx, r.image, access, oci.AdditionOf(plan.GetConfig()), r.platform())
-		if err != nil {
-			return nil, err
-		}
+	if plan.GetConfig() == nil || r.image.Digest == "" && len(r.includes) == 0 {
+		return plan, nil
+	}
+	now := r.image // what is too much for one image is said before anybody pulls it
+	now.Digest = resolved
+	d, err := s.sources.augmentedDigest(ctx, now, access, oci.AdditionOf(plan.GetConfig()), r.platform())
+	if r.image.Digest != "" {
 		plan.Reference = d.String()
 	}
-	return plan, nil
+	return plan, err
 }
 
 // buildPlan says what the registry will serve. What a frozen image or a Singularity
@@ -67,14 +69,14 @@ func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Targ
 		Reference:  t.GetTag(),
 		Platform:   oci.Platforms(r.platforms),
 		Identity:   who,
-		Expiration: s.expiration(),
+		Expiration: s.expirationOf(r),
 		Frozen:     r.raw.GetFreeze(),
 	}
 	if r.isSif() {
 		plan.Format = formatSif
 	}
 	if !plan.Frozen && !r.isSif() {
-		plan.Config = withoutContents(r.raw.GetContainerConfig())
+		plan.Config = r.added()
 	}
 	return plan
 }
@@ -82,6 +84,16 @@ func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Targ
 // expiration is when a name that is given now stops working.
 func (s *Service) expiration() *timestamppb.Timestamp {
 	return timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond))
+}
+
+// expirationOf is when a name stops working that a request is given now: no later than
+// the names that it includes.
+func (s *Service) expirationOf(r request) *timestamppb.Timestamp {
+	until := s.expiration()
+	if end := r.included.until; !end.IsZero() && end.Before(until.AsTime()) {
+		return timestamppb.New(end)
+	}
+	return until
 }
 
 // excess is by how many characters a name is longer than engines take.

@@ -18,12 +18,15 @@ import (
 type request struct {
 	raw       *containerv1.ContainerRequest
 	claim     caller.Claim
-	image     oci.Reference      // zero for a recipe
+	image     oci.Reference // zero for a recipe
+	includes  []oci.Reference
 	platforms []ocispec.Platform // one; two for some recipes
 	// recipe is nil for an image, and until readContent.
 	recipe *recipe
 	// foreseen is what its Conda packages stand for; the zero value is not known.
 	foreseen foreseen
+	// included is what its includes stand for; the zero value is nothing.
+	included inclusions
 }
 
 // readRequest checks what is checked before the caller is asked for, in the order of
@@ -40,7 +43,10 @@ func readRequest(raw *containerv1.ContainerRequest, owns func(registry, reposito
 	if err := checkSizes(raw); err != nil {
 		return r, err
 	}
-	r.image, err = checkNames(raw, owns)
+	if r.image, err = checkNames(raw, owns); err != nil {
+		return r, err
+	}
+	r.includes, err = checkIncludes(raw)
 	return r, err
 }
 
@@ -76,7 +82,7 @@ func (r request) isSif() bool { return r.raw.GetFormat() == formatSif }
 // addsToSif says whether the file itself has to hold what the request adds, since nothing
 // can be put on top of one when it is pulled. What is frozen holds it before.
 func (r request) addsToSif() bool {
-	return r.isSif() && !r.raw.GetFreeze() && withoutContents(r.raw.GetContainerConfig()) != nil
+	return r.isSif() && !r.raw.GetFreeze() && r.added() != nil
 }
 
 // isRecipe says whether something has to be built.

@@ -80,6 +80,7 @@ func lists(r *containerv1.ContainerRequest) []counted {
 		{"containerConfig.cmd", c.GetCmd(), limits.Variables, limits.VariablesText},
 		{"packages.entries", p.GetEntries(), limits.PackageEntries, limits.EntriesText},
 		{"packages.channels", p.GetChannels(), limits.PackageChannels, limits.OptionText},
+		{"containerIncludes", r.GetContainerIncludes(), limits.Includes, limits.Includes * limits.Name},
 		{"packages.condaOpts.commands", p.GetCondaOpts().GetCommands(), limits.Variables, limits.OptionText},
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 
 	"slipway.dev/services/internal/fault"
 )
@@ -70,6 +72,9 @@ func boolInt(is bool) int {
 func each(d protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func([]protoreflect.FieldDescriptor)) {
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
+		if internal, _ := proto.GetExtension(fd.Options(), openapiv1.E_Internal).(bool); internal {
+			continue // dropped from what is kept (TestOriginsAreNobodysToClaim)
+		}
 		at := append(append([]protoreflect.FieldDescriptor{}, path...), fd)
 		visit(at)
 		if m := fd.Message(); m != nil && strings.HasPrefix(string(m.FullName()), "slipway.") {

@@ -70,7 +70,6 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		{"scanMode", r.GetScanMode() != "" && r.GetScanMode() != "none"},
 		{"scanLevels", len(r.GetScanLevels()) > 0},
 		{"buildCompression", len(r.GetBuildCompression().GetFields()) > 0},
-		{"containerIncludes", len(r.GetContainerIncludes()) > 0},
 	} {
 		if f.asked {
 			return fault.Invalid.Newf("%s is not supported; leave it out", f.name)

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containerd/platforms"
 	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -23,6 +27,13 @@ type sources struct {
 	client   *upstream.Client
 	keychain *caller.Keychain
 	known    *memo.Memo[sourceKey, digest.Digest]
+	included *memo.Memo[includedKey, []oci.Layer]
+}
+
+// includedKey is an image by its digest.
+type includedKey struct {
+	sourceKey
+	platform string
 }
 
 type sourceKey struct {
@@ -34,12 +45,21 @@ type sourceKey struct {
 // for thousands of tasks.
 const sourceTTL = time.Minute
 
+// includedMemory is how much the layers of included images may take that are remembered
+// meanwhile, in bytes, about.
+const includedMemory = 16 << 20
+
 func newSources(d Deps) *sources {
 	return &sources{
 		client: d.Upstream, keychain: d.Keychain,
 		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
+		}),
+		included: memo.New(&otter.Options[includedKey, []oci.Layer]{
+			MaximumWeight:    includedMemory,
+			ExpiryCalculator: otter.ExpiryWriting[includedKey, []oci.Layer](sourceTTL),
+			Weigher:          func(_ includedKey, layers []oci.Layer) uint32 { return uint32(512 * (len(layers) + 1)) },
 		}),
 	}
 }
@@ -76,6 +96,36 @@ func (s *sources) digest(ctx context.Context, key sourceKey) (digest.Digest, err
 	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) {
 		return s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
 	})
+}
+
+// layers are those that an included image has for a platform.
+func (s *sources) layers(ctx context.Context, in inclusion, p ocispec.Platform) ([]oci.Layer, error) {
+	key := includedKey{sourceKey{in.access, in.source}, platforms.Format(p)}
+	layers, err := s.included.Get(ctx, key, func(ctx context.Context) ([]oci.Layer, error) {
+		ctx, done := s.client.Hold(ctx)
+		defer done()
+		src := s.client.Source(upstream.Repository{Host: in.source.Registry, Name: in.source.Repository}, in.access)
+		root, err := src.Manifest(ctx, in.source.Digest)
+		if err != nil {
+			return nil, err
+		}
+		out, err := oci.LayersOf(ctx, src, root, p)
+		if e, ok := fault.As(err); ok && errors.Is(e, fault.NotFound) { // the image is there
+			return nil, fault.Invalid.New(e.Public, e)
+		}
+		return out, err
+	})
+	if e, ok := fault.As(err); ok && errors.Is(e, fault.Invalid) {
+		return nil, fault.Invalid.New(fmt.Sprintf("%s: %s cannot be included: %s", in.field, in.image, e.Public), e)
+	}
+	return layers, unreadable(in.field, in.image, in.access, err)
+}
+
+// includedLayer is a layer of an image as it is kept.
+func includedLayer(l oci.Layer, from *containerv1.LayerOrigin) *containerv1.Layer {
+	origin := proto.CloneOf(from)
+	origin.MediaType = l.MediaType
+	return &containerv1.Layer{GzipDigest: l.GzipDigest.String(), GzipSize: proto.Int64(l.Size), TarDigest: l.TarDigest.String(), IncludedFrom: origin}
 }
 
 // unreadable says which image it is that cannot be had.

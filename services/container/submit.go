@@ -101,10 +101,13 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	if err := s.checkAbilities(ctx, r, caller.Of(who)); err != nil {
 		return submission{}, err
 	}
+	if r, err = s.include(ctx, r, who); err != nil {
+		return submission{}, err
+	}
 	switch {
 	case r.recipe != nil:
 		return s.submitRecipe(ctx, r, who, data)
-	case raw.GetFreeze(), r.isSif():
+	case r.raw.GetFreeze(), r.isSif():
 		return s.submitCopy(ctx, r, who, data)
 	}
 	return s.submitImage(ctx, r, who, data)
@@ -316,5 +319,6 @@ func withoutSecrets(r *containerv1.ContainerRequest) *containerv1.ContainerReque
 		CacheRepository:   r.GetCacheRepository(),
 		NameStrategy:      r.GetNameStrategy(),
 		BuildTemplate:     r.GetBuildTemplate(),
+		ContainerIncludes: r.GetContainerIncludes(),
 	}
 }

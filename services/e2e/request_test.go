@@ -66,7 +66,7 @@ func TestBadRequests(t *testing.T) {
 		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
 		{"mirror", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror is not supported"},
 		{"scan", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode is not supported"},
-		{"includes", map[string]any{"containerImage": image, "containerIncludes": []string{"x"}}, 400, "containerIncludes is not supported"},
+		{"includes", map[string]any{"containerImage": image, "containerIncludes": []string{"x"}}, 400, "containerIncludes[0]: docker.io/library/x:latest"},
 		{"compression", map[string]any{"containerImage": image, "buildCompression": map[string]any{"mode": "zstd"}}, 400, "buildCompression is not supported"},
 		{"variable without a value", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b", "C"}}}, 400, "containerConfig.env[1]"},
 		{"layer without a location", with("location", nil), 400, "layers[0].location"},

@@ -60,7 +60,12 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
 		return nil
 	}
-	if l, ok := tok.layers[d]; ok {
+	switch l, added := tok.layers[d]; {
+	case added && l.from != nil:
+		if src, err = s.images.readerOf(r.Context(), *l.from); err != nil {
+			return err
+		}
+	case added:
 		return s.addedLayer(w, r, d, l)
 	}
 	return s.upstreamBlob(w, r, src, ocispec.Descriptor{Digest: d, Size: size})

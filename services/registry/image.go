@@ -111,12 +111,17 @@ type reader struct {
 }
 
 func (s *images) reader(ctx context.Context, tok *resolvedToken) (reader, error) {
+	return s.readerOf(ctx, origin{repo: tok.repo, who: tok.who, built: tok.build != ""})
+}
+
+// readerOf fetches from one repository, with the login for that.
+func (s *images) readerOf(ctx context.Context, from origin) (reader, error) {
 	find := s.keychain.Access
-	if tok.build != "" {
+	if from.built {
 		find = s.keychain.Target
 	}
-	a, err := find(ctx, tok.who, tok.repo.Host, tok.repo.Name)
-	return reader{s, a, tok.repo}, err
+	a, err := find(ctx, from.who, from.repo.Host, from.repo.Name)
+	return reader{s, a, from.repo}, err
 }
 
 // Manifest returns a manifest or index by digest.

@@ -60,6 +60,26 @@ type addedLayer struct {
 	size int64
 	// url is where clients get it; "" when it is served from here.
 	url string
+	// from is where the layer of an included image lies; nil for any other.
+	from *origin
+}
+
+// origin is a repository, and who reads it.
+type origin struct {
+	repo upstream.Repository
+	who  caller.ID
+	// built says that a build has pushed the image there.
+	built bool
+}
+
+func newOrigin(from *containerv1.LayerOrigin) *origin {
+	if from == nil {
+		return nil
+	}
+	return &origin{
+		repo: upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()},
+		who:  caller.Of(from.GetIdentity()), built: from.GetBuildId() != "",
+	}
 }
 
 // seen lists the digests that the source has resolved to, newest first.
@@ -245,7 +265,7 @@ func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 	c := p.GetConfig()
 	tok.add = oci.AdditionOf(c)
 	for _, l := range c.GetLayers() {
-		added := addedLayer{size: l.GetGzipSize()}
+		added := addedLayer{size: l.GetGzipSize(), from: newOrigin(l.GetIncludedFrom())}
 		if !strings.HasPrefix(l.GetLocation(), "data:") {
 			added.url = l.GetLocation()
 		}

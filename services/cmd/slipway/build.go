@@ -41,7 +41,7 @@ beside the Dockerfile, is honoured. Data folders of a slipwayd, sockets, pipes
 and devices are left out; files that look like secrets are warned of. A directory or file is sent with the request,
 up to 14,000,000 characters of base64 (10.5 MB).
 
---env, --layer, --entrypoint, --cmd and --workdir go on top of the built image,
+--env, --layer, --include, --entrypoint, --cmd and --workdir go on top of the built image,
 as ` + "`slipway image --help`" + ` says.`,
 		Example: `  docker run --rm $(slipway build . --await)
   slipway build . -t registry.example.org/team/tools --build-arg VERSION=2 --target tools --await

@@ -51,6 +51,7 @@ func requestTable(r *containerv1.DescribeContainerResponse) table {
 	t.fact("Platform", r.GetContainerPlatform())
 	t.fact("Digests", r.GetDigests()...)
 	t.config(r.GetContainerConfig())
+	t.fact("Includes", r.GetContainerIncludes()...)
 	t.text("Recipe", r.GetContainerFile())
 	t.text("Conda", r.GetCondaFile())
 	t.fact("Frozen", yesNo(r.Freeze))

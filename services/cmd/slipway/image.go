@@ -17,6 +17,7 @@ import (
 type imageFlags struct {
 	env        assignments
 	layers     []string
+	includes   []string
 	entrypoint []string
 	cmd        []string
 	workdir    string
@@ -46,9 +47,14 @@ out. A directory or file is sent with the request, up to 14,000,000 characters o
 base64 (10.5 MB). A URL is downloaded once, here, to compute its digests; the
 server reads it again with each pull.
 
+--include puts the layers of other images on top, above those of --layer: their
+files, and nothing else of them. They stay where they are, and are read with your
+credentials; each must be there for the platform.
+
 --entrypoint and --cmd are given once for each element, not as a shell would
 write them: --cmd=echo --cmd='hello world'.`,
 		Example: `  docker pull $(slipway image ubuntu:24.04 --env GREETING=hello --layer ./tools)
+  docker pull $(slipway image ubuntu:24.04 --include registry.example.org/team/tools:2)
   slipway image quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --platform linux/arm64 -o json
   slipway image ubuntu:24.04 --freeze registry.example.org/team/images --await
   slipway pull $(slipway image ubuntu:24.04 --sif) --sif ubuntu.sif`,
@@ -64,6 +70,7 @@ func (f *imageFlags) add(cmd *cobra.Command, s *settings) {
 	flags := cmd.Flags()
 	flags.Var(&f.env, "env", "An environment variable, `NAME=value`; may be repeated.")
 	flags.StringArrayVar(&f.layers, "layer", nil, "A `layer` to put on top: a directory, a tar.gz file or its http(s) URL; may be repeated, lowest first.")
+	flags.StringArrayVar(&f.includes, "include", nil, "An `image` whose layers are put on top, above those of --layer; may be repeated up to ten times, lowest first.")
 	flags.StringArrayVar(&f.entrypoint, "entrypoint", nil, "One `element` of the program to run instead of the image's own; repeated for each.")
 	flags.StringArrayVar(&f.cmd, "cmd", nil, "One `element` of the default arguments instead of the image's own; repeated for each.")
 	flags.StringVar(&f.workdir, "workdir", "", "The `directory` to start in instead of the image's own.")
@@ -72,6 +79,7 @@ func (f *imageFlags) add(cmd *cobra.Command, s *settings) {
 	f.output = outputFlag(cmd)
 	complete(cmd, "platform", "linux/amd64", "linux/arm64")
 	complete(cmd, "env")
+	complete(cmd, "include")
 }
 
 func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, ref string) error {
@@ -98,7 +106,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, r
 
 // fill adds to a request what the flags say.
 func (f *imageFlags) fill(cmd *cobra.Command, c *client, req *containerv1.ContainerRequest) error {
-	req.ContainerPlatform = f.platform
+	req.ContainerPlatform, req.ContainerIncludes = f.platform, f.includes
 	workspace, err := c.workspace(cmd.Context(), *f.workspace)
 	if err != nil {
 		return err

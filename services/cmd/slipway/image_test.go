@@ -18,6 +18,11 @@ func TestImage(t *testing.T) {
 	const post = "POST /v1alpha2/container"
 	for _, s := range []sight{
 		{
+			name: "with others", args: []string{"image", "ubuntu:24.04", "--include", "quay.io/a/b:1", "--include", "c:2"},
+			ex:  exchange{call: post, body: `{"containerImage":"ubuntu:24.04","containerIncludes":["quay.io/a/b:1","c:2"]}`, answer: plainAnswer},
+			out: plainName,
+		},
+		{
 			name: "the name alone", args: []string{"image", "ubuntu:24.04"},
 			ex: exchange{call: post, body: plainRequest, answer: plainAnswer}, out: plainName,
 		}, {

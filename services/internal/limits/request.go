@@ -27,6 +27,9 @@ const (
 	LayerLocation = 14_000_000
 	// Layers is a count.
 	Layers = 100
+	// Includes is how many images a request may include, and IncludedLayers how many
+	// layers they may have together for one platform.
+	Includes, IncludedLayers = 10, 128
 	// LayersExpanded is what all `data:` layers of a request hold uncompressed.
 	LayersExpanded = 1 << 30
 	// LayerFetched is the largest layer at an address that is verified, as it is stored;
@@ -65,7 +68,7 @@ const (
 	RequestStored   = 256 << 10
 	RequestRecord   = 16 << 10
 	// Record is what is kept of a request, in Redis as in SQL.
-	Record = 640 << 10
+	Record = 704 << 10
 )
 
 // What a request to the platform may hold: documents of runs list tasks.
@@ -91,6 +94,7 @@ func requestRows() []Row {
 		{What: "packages.entries in all", Bound: size(EntriesText), Why: "they are kept, and go into names"},
 		{What: "packages.channels and condaOpts, each", Bound: size(OptionText), Why: "they go into a generated Dockerfile"},
 		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines take 127 layers in an image"},
+		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines take 127 layers in an image, and each is kept with the request"},
 		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is kept in SQL"},
 		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed: a second of a processor for some hundred MiB"},
 		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger one is what its request says only when it is pulled"},
@@ -106,7 +110,7 @@ func requestRows() []Row {
 		{What: "env, entrypoint, cmd: length of each list", Bound: size(VariablesText), Why: "a kernel gives a program at most some MiB of both; they are kept with the token in Redis"},
 		{What: "packages.entries", Bound: strconv.Itoa(PackageEntries), Why: "a solver is given all of them"},
 		{What: "packages.channels", Bound: strconv.Itoa(PackageChannels), Why: "each is fetched"},
-		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of what may be kept: 100 layer addresses, and the lists above"},
+		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of what may be kept: 100 layer addresses, the layers of included images for two platforms, and the lists above"},
 		{What: "requests of a user", Key: "limit_requests_user", Why: "each is kept for `request_retention`; a run asks once for each container, not for each task"},
 		{What: "requests of an address without a user", Key: "limit_requests_anonymous", Why: "likewise"},
 		{What: "layers and build contexts that are kept", Key: "layer_store", Why: "they are kept in SQL for as long as a name needs them"},

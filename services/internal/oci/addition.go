@@ -14,8 +14,31 @@ func AdditionOf(c *containerv1.ContainerConfig) Addition {
 	for _, l := range c.GetLayers() {
 		a.Layers = append(a.Layers, Layer{
 			GzipDigest: digest.Digest(l.GetGzipDigest()), TarDigest: digest.Digest(l.GetTarDigest()), Size: l.GetGzipSize(),
-			Architecture: ArchitectureOf(l.GetLocation()),
+			Architecture: architectureOf(l), MediaType: l.GetIncludedFrom().GetMediaType(), Image: includedFrom(l),
 		})
 	}
 	return a
+}
+
+// architectureOf is the only architecture that gets a layer; "" is every one.
+func architectureOf(l *containerv1.Layer) string {
+	if from := l.GetIncludedFrom(); from != nil {
+		return from.GetArchitecture()
+	}
+	return ArchitectureOf(l.GetLocation())
+}
+
+// includedFrom is the image that has a layer; "" for a layer of a request.
+func includedFrom(l *containerv1.Layer) string {
+	from := l.GetIncludedFrom()
+	if from == nil {
+		return ""
+	}
+	return from.GetRegistry() + "/" + from.GetRepository() + Suffix(from.GetReference())
+}
+
+// IsFor says whether an architecture gets a layer.
+func IsFor(l *containerv1.Layer, architecture string) bool {
+	only := architectureOf(l)
+	return only == "" || only == architecture
 }

@@ -14,8 +14,12 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// createdBy names this service in the history of an augmented image.
-const createdBy = "slipway: added layer"
+// createdBy names this service in the history of an augmented image; of a layer that
+// another image has, includedBy and that image.
+const (
+	createdBy  = "slipway: added layer"
+	includedBy = "slipway: included "
+)
 
 // entryChain is the variable in which a replaced entrypoint is kept, so that
 // the layer which replaces it can go on to run it. Existing layers read it.
@@ -32,15 +36,27 @@ type Addition struct {
 	Layers []Layer
 }
 
-// Layer is a gzip'd tar to add.
+// Layer is a tar to add.
 type Layer struct {
-	// GzipDigest and Size are of the compressed bytes.
+	// GzipDigest and Size are of the bytes as they are stored, most often compressed.
 	GzipDigest digest.Digest
 	Size       int64
 	// TarDigest is of the uncompressed tar.
 	TarDigest digest.Digest
 	// Architecture is the only one that gets the layer; "" is every one.
 	Architecture string
+	// MediaType is what OCI calls it; "" is a gzip'd tar.
+	MediaType string
+	// Image is the one that the layer is taken from; "" for none.
+	Image string
+}
+
+// created is what the history says of the layer.
+func (l Layer) created() string {
+	if l.Image == "" {
+		return createdBy
+	}
+	return includedBy + l.Image
 }
 
 // ArchitectureOf reads from a layer's location for which architecture it is:
@@ -179,6 +195,9 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 	if err != nil {
 		return Image{}, fault.Invalid.New(fmt.Sprintf("The config %s of the image is malformed", m.Config.Digest), err)
 	}
+	if n := len(m.Layers) + len(layers); n > limits.ImageLayers {
+		return Image{}, fault.Invalid.Newf("The image would have %d layers; at most %d are served", n, limits.ImageLayers)
+	}
 	out := Image{Config: NewDocument(m.Config.MediaType, config)}
 	manifest, err := appendLayers(doc, out.Config, layers)
 	if err != nil {
@@ -208,12 +227,8 @@ func appendLayers(doc Document, config Document, layers []Layer) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	mediaType := ocispec.MediaTypeImageLayerGzip
-	if doc.MediaType == TypeDockerManifest {
-		mediaType = TypeDockerLayer
-	}
 	for _, l := range layers {
-		raw, err := encode(ocispec.Descriptor{MediaType: mediaType, Digest: l.GzipDigest, Size: l.Size})
+		raw, err := encode(ocispec.Descriptor{MediaType: layerType(l.MediaType, doc.MediaType), Digest: l.GzipDigest, Size: l.Size})
 		if err != nil {
 			return nil, err
 		}

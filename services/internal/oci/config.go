@@ -62,7 +62,7 @@ func addToRootFS(o *object, layers []Layer) error {
 			return err
 		}
 		diffIDs = append(diffIDs, id)
-		entry, err := encode(map[string]string{"created_by": createdBy})
+		entry, err := encode(map[string]string{"created_by": l.created()})
 		if err != nil {
 			return err
 		}

@@ -427,9 +427,12 @@ type DescribeContainerResponse struct {
 	// build, and where its record is gone.
 	ContainerFile *string `protobuf:"bytes,18,opt,name=container_file,json=containerFile,proto3,oneof" json:"container_file,omitempty"`
 	// The Conda environment of the build, if there is one.
-	CondaFile     *string `protobuf:"bytes,19,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CondaFile *string `protobuf:"bytes,19,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
+	// The images that were included, each once, as they were when the request was made:
+	// "<registry>/<path>@sha256:<hex>".
+	ContainerIncludes []string `protobuf:"bytes,20,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DescribeContainerResponse) Reset() {
@@ -593,6 +596,13 @@ func (x *DescribeContainerResponse) GetCondaFile() string {
 		return *x.CondaFile
 	}
 	return ""
+}
+
+func (x *DescribeContainerResponse) GetContainerIncludes() []string {
+	if x != nil {
+		return x.ContainerIncludes
+	}
+	return nil
 }
 
 // GetContainerStatusRequest names a request.
@@ -1980,7 +1990,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_id\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xde\b\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x8d\t\n" +
 	"\x19DescribeContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12&\n" +
@@ -2007,7 +2017,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\bbuild_id\x18\x11 \x01(\tH\vR\abuildId\x88\x01\x01\x12*\n" +
 	"\x0econtainer_file\x18\x12 \x01(\tH\fR\rcontainerFile\x88\x01\x01\x12\"\n" +
 	"\n" +
-	"conda_file\x18\x13 \x01(\tH\rR\tcondaFile\x88\x01\x01B\r\n" +
+	"conda_file\x18\x13 \x01(\tH\rR\tcondaFile\x88\x01\x01\x12-\n" +
+	"\x12container_includes\x18\x14 \x03(\tR\x11containerIncludesB\r\n" +
 	"\v_request_idB\x0f\n" +
 	"\r_target_imageB\x12\n" +
 	"\x10_container_imageB\x15\n" +

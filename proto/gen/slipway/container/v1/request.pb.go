@@ -15,6 +15,7 @@ import (
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
+	v1 "slipway.dev/proto/gen/slipway/platform/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -98,8 +99,8 @@ type ContainerRequest struct {
 	// Reserved for the compression of built layers; only an empty object is
 	// accepted.
 	BuildCompression *structpb.Struct `protobuf:"bytes,29,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
-	// Reserved for including the content of other images; only an empty list is
-	// accepted.
+	// Images whose layers are put on top, above those of container_config, in this order;
+	// at most 10, each named like container_image.
 	ContainerIncludes []string `protobuf:"bytes,30,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
 	// Whether Conda packages are solved anew, though the request is remembered; what they
 	// stand for then is remembered for this caller.
@@ -449,7 +450,10 @@ type Layer struct {
 	// Length of the compressed bytes; a number or a numeric string.
 	GzipSize *int64 `protobuf:"varint,3,opt,name=gzip_size,json=gzipSize,proto3,oneof" json:"gzip_size,omitempty"`
 	// Digest of the uncompressed tar, "sha256:<64 hex>".
-	TarDigest     string `protobuf:"bytes,4,opt,name=tar_digest,json=tarDigest,proto3" json:"tar_digest,omitempty"`
+	TarDigest string `protobuf:"bytes,4,opt,name=tar_digest,json=tarDigest,proto3" json:"tar_digest,omitempty"`
+	// Where the layer lies that an included image has; absent for any other. It is
+	// ignored in requests, and absent from responses.
+	IncludedFrom  *LayerOrigin `protobuf:"bytes,5,opt,name=included_from,json=includedFrom,proto3" json:"included_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,6 +516,115 @@ func (x *Layer) GetTarDigest() string {
 	return ""
 }
 
+func (x *Layer) GetIncludedFrom() *LayerOrigin {
+	if x != nil {
+		return x.IncludedFrom
+	}
+	return nil
+}
+
+// LayerOrigin is where a layer of an included image lies, and who may read it there. Its
+// location is empty; its digests and its length are the image's own.
+type LayerOrigin struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The registry's host, e.g. "docker.io" or "127.0.0.1:5000".
+	Registry string `protobuf:"bytes,1,opt,name=registry,proto3" json:"registry,omitempty"`
+	// The repository, e.g. "library/ubuntu".
+	Repository string `protobuf:"bytes,2,opt,name=repository,proto3" json:"repository,omitempty"`
+	// Digest of the image, or of its index.
+	Reference string `protobuf:"bytes,3,opt,name=reference,proto3" json:"reference,omitempty"`
+	// Media type of the layer, as OCI names it.
+	MediaType string `protobuf:"bytes,4,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// The architecture that the layer is for, e.g. "amd64"; "" where there is one
+	// platform only.
+	Architecture string `protobuf:"bytes,5,opt,name=architecture,proto3" json:"architecture,omitempty"`
+	// Whose login reads it; absent for an anonymous caller.
+	Identity *v1.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The build that made the image; "" where none did.
+	BuildId       string `protobuf:"bytes,7,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerOrigin) Reset() {
+	*x = LayerOrigin{}
+	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerOrigin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerOrigin) ProtoMessage() {}
+
+func (x *LayerOrigin) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerOrigin.ProtoReflect.Descriptor instead.
+func (*LayerOrigin) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *LayerOrigin) GetRegistry() string {
+	if x != nil {
+		return x.Registry
+	}
+	return ""
+}
+
+func (x *LayerOrigin) GetRepository() string {
+	if x != nil {
+		return x.Repository
+	}
+	return ""
+}
+
+func (x *LayerOrigin) GetReference() string {
+	if x != nil {
+		return x.Reference
+	}
+	return ""
+}
+
+func (x *LayerOrigin) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *LayerOrigin) GetArchitecture() string {
+	if x != nil {
+		return x.Architecture
+	}
+	return ""
+}
+
+func (x *LayerOrigin) GetIdentity() *v1.Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *LayerOrigin) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
 // Packages is a list of packages to build an image with.
 type Packages struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -531,7 +644,7 @@ type Packages struct {
 
 func (x *Packages) Reset() {
 	*x = Packages{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -543,7 +656,7 @@ func (x *Packages) String() string {
 func (*Packages) ProtoMessage() {}
 
 func (x *Packages) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -556,7 +669,7 @@ func (x *Packages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packages.ProtoReflect.Descriptor instead.
 func (*Packages) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{3}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Packages) GetType() string {
@@ -611,7 +724,7 @@ type CondaOptions struct {
 
 func (x *CondaOptions) Reset() {
 	*x = CondaOptions{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +736,7 @@ func (x *CondaOptions) String() string {
 func (*CondaOptions) ProtoMessage() {}
 
 func (x *CondaOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +749,7 @@ func (x *CondaOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CondaOptions.ProtoReflect.Descriptor instead.
 func (*CondaOptions) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{4}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CondaOptions) GetMambaImage() string {
@@ -671,7 +784,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\"\xaa\v\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\xaa\v\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12,\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\rcontainerFile\x12P\n" +
@@ -718,16 +831,28 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x03env\x18\x03 \x03(\tR\x03env\x12&\n" +
 	"\vworking_dir\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80 R\n" +
 	"workingDir\x123\n" +
-	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerR\x06layers\"\xb2\x01\n" +
+	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerR\x06layers\"\x80\x02\n" +
 	"\x05Layer\x12'\n" +
 	"\blocation\x18\x01 \x01(\tB\v\xe2A\x01\x02\x90\xb5\x18\x80\xbf\xd6\x06R\blocation\x12%\n" +
 	"\vgzip_digest\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\n" +
 	"gzipDigest\x12&\n" +
 	"\tgzip_size\x18\x03 \x01(\x03B\x04\xe2A\x01\x02H\x00R\bgzipSize\x88\x01\x01\x12#\n" +
 	"\n" +
-	"tar_digest\x18\x04 \x01(\tB\x04\xe2A\x01\x02R\ttarDigestB\f\n" +
+	"tar_digest\x18\x04 \x01(\tB\x04\xe2A\x01\x02R\ttarDigest\x12L\n" +
+	"\rincluded_from\x18\x05 \x01(\v2!.slipway.container.v1.LayerOriginB\x04\x98\xb5\x18\x01R\fincludedFromB\f\n" +
 	"\n" +
-	"_gzip_size\"\xc7\x01\n" +
+	"_gzip_size\"\x80\x02\n" +
+	"\vLayerOrigin\x12\x1a\n" +
+	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
+	"\n" +
+	"repository\x18\x02 \x01(\tR\n" +
+	"repository\x12\x1c\n" +
+	"\treference\x18\x03 \x01(\tR\treference\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x04 \x01(\tR\tmediaType\x12\"\n" +
+	"\farchitecture\x18\x05 \x01(\tR\farchitecture\x129\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x19\n" +
+	"\bbuild_id\x18\a \x01(\tR\abuildId\"\xc7\x01\n" +
 	"\bPackages\x12\x18\n" +
 	"\x04type\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04type\x12(\n" +
 	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18І\x03R\venvironment\x12\x18\n" +
@@ -756,27 +881,31 @@ func file_slipway_container_v1_request_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_request_proto_rawDescData
 }
 
-var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_slipway_container_v1_request_proto_goTypes = []any{
 	(*ContainerRequest)(nil), // 0: slipway.container.v1.ContainerRequest
 	(*ContainerConfig)(nil),  // 1: slipway.container.v1.ContainerConfig
 	(*Layer)(nil),            // 2: slipway.container.v1.Layer
-	(*Packages)(nil),         // 3: slipway.container.v1.Packages
-	(*CondaOptions)(nil),     // 4: slipway.container.v1.CondaOptions
-	(*structpb.Struct)(nil),  // 5: google.protobuf.Struct
+	(*LayerOrigin)(nil),      // 3: slipway.container.v1.LayerOrigin
+	(*Packages)(nil),         // 4: slipway.container.v1.Packages
+	(*CondaOptions)(nil),     // 5: slipway.container.v1.CondaOptions
+	(*structpb.Struct)(nil),  // 6: google.protobuf.Struct
+	(*v1.Identity)(nil),      // 7: slipway.platform.v1.Identity
 }
 var file_slipway_container_v1_request_proto_depIdxs = []int32{
 	1, // 0: slipway.container.v1.ContainerRequest.container_config:type_name -> slipway.container.v1.ContainerConfig
-	3, // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
+	4, // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
 	2, // 2: slipway.container.v1.ContainerRequest.build_context:type_name -> slipway.container.v1.Layer
-	5, // 3: slipway.container.v1.ContainerRequest.build_compression:type_name -> google.protobuf.Struct
+	6, // 3: slipway.container.v1.ContainerRequest.build_compression:type_name -> google.protobuf.Struct
 	2, // 4: slipway.container.v1.ContainerConfig.layers:type_name -> slipway.container.v1.Layer
-	4, // 5: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	3, // 5: slipway.container.v1.Layer.included_from:type_name -> slipway.container.v1.LayerOrigin
+	7, // 6: slipway.container.v1.LayerOrigin.identity:type_name -> slipway.platform.v1.Identity
+	5, // 7: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	8, // [8:8] is the sub-list for method output_type
+	8, // [8:8] is the sub-list for method input_type
+	8, // [8:8] is the sub-list for extension type_name
+	8, // [8:8] is the sub-list for extension extendee
+	0, // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_request_proto_init() }
@@ -786,14 +915,14 @@ func file_slipway_container_v1_request_proto_init() {
 	}
 	file_slipway_container_v1_request_proto_msgTypes[0].OneofWrappers = []any{}
 	file_slipway_container_v1_request_proto_msgTypes[2].OneofWrappers = []any{}
-	file_slipway_container_v1_request_proto_msgTypes[4].OneofWrappers = []any{}
+	file_slipway_container_v1_request_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_request_proto_rawDesc), len(file_slipway_container_v1_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,14 @@ var file_slipway_openapi_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 		Tag:           "varint,50002,opt,name=max_length",
 		Filename:      "slipway/openapi/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*bool)(nil),
+		Field:         50003,
+		Name:          "slipway.openapi.v1.internal",
+		Tag:           "varint,50003,opt,name=internal",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
@@ -53,6 +61,10 @@ var (
 	//
 	// optional int32 max_length = 50002;
 	E_MaxLength = &file_slipway_openapi_v1_options_proto_extTypes[1]
+	// A field that the service keeps for itself: ignored in requests, absent from responses.
+	//
+	// optional bool internal = 50003;
+	E_Internal = &file_slipway_openapi_v1_options_proto_extTypes[2]
 )
 
 var File_slipway_openapi_v1_options_proto protoreflect.FileDescriptor
@@ -62,7 +74,8 @@ const file_slipway_openapi_v1_options_proto_rawDesc = "" +
 	" slipway/openapi/v1/options.proto\x12\x12slipway.openapi.v1\x1a google/protobuf/descriptor.proto:9\n" +
 	"\ainteger\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\ainteger:>\n" +
 	"\n" +
-	"max_length\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\x05R\tmaxLengthB4Z2slipway.dev/proto/gen/slipway/openapi/v1;openapiv1b\x06proto3"
+	"max_length\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\x05R\tmaxLength:;\n" +
+	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18ӆ\x03 \x01(\bR\binternalB4Z2slipway.dev/proto/gen/slipway/openapi/v1;openapiv1b\x06proto3"
 
 var file_slipway_openapi_v1_options_proto_goTypes = []any{
 	(*descriptorpb.FieldOptions)(nil), // 0: google.protobuf.FieldOptions
@@ -70,10 +83,11 @@ var file_slipway_openapi_v1_options_proto_goTypes = []any{
 var file_slipway_openapi_v1_options_proto_depIdxs = []int32{
 	0, // 0: slipway.openapi.v1.integer:extendee -> google.protobuf.FieldOptions
 	0, // 1: slipway.openapi.v1.max_length:extendee -> google.protobuf.FieldOptions
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	0, // [0:2] is the sub-list for extension extendee
+	0, // 2: slipway.openapi.v1.internal:extendee -> google.protobuf.FieldOptions
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	0, // [0:3] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
 }
 
@@ -89,7 +103,7 @@ func file_slipway_openapi_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_openapi_v1_options_proto_rawDesc), len(file_slipway_openapi_v1_options_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   0,
-			NumExtensions: 2,
+			NumExtensions: 3,
 			NumServices:   0,
 		},
 		GoTypes:           file_slipway_openapi_v1_options_proto_goTypes,

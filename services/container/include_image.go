@@ -1,0 +1,176 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// inclusion is an included image as it is now, and who may read it.
+type inclusion struct {
+	field string
+	// image is as the request names it, source where it lies, by its digest.
+	image, source oci.Reference
+	access        upstream.Access
+	identity      *platformv1.Identity
+	buildID       string
+	// above is what a request put on top of it, and its platforms are those that it did
+	// that for; "" for all.
+	above     []*containerv1.Layer
+	platforms string
+	// until is when the name ends that was the right to read it; zero for never.
+	until time.Time
+}
+
+// inclusion looks an image up with the caller's login at its repository, or with the token
+// in its name.
+func (s *Service) inclusion(ctx context.Context, r request, who *platformv1.Identity, field string, image oci.Reference) (inclusion, error) {
+	if token := s.deps.tokenIn(image); token != "" {
+		return s.givenInclusion(ctx, r, who, inclusion{field: field, image: image}, token)
+	}
+	if s.deps.owns(image.Registry, image.Repository) {
+		return inclusion{}, errImageNotFound(field, image, nil)
+	}
+	d, access, err := s.sources.resolve(ctx, caller.Of(who), field, image)
+	return inclusion{field: field, image: image, source: at(image, d), access: access, identity: who}, err
+}
+
+// at is an image by its digest.
+func at(image oci.Reference, d digest.Digest) oci.Reference {
+	return oci.Reference{Registry: image.Registry, Repository: image.Repository, Digest: d}
+}
+
+// givenInclusion is what a name stands for that this service gave out. In an image that
+// outlives the name it is there for who may read all of it without.
+func (s *Service) givenInclusion(ctx context.Context, r request, who *platformv1.Identity, in inclusion, token string) (inclusion, error) {
+	rec, err := s.given(ctx, in.field, in.image, token)
+	if err != nil {
+		return in, err
+	}
+	plan := rec.plan
+	in.identity, in.buildID, in.until = plan.GetIdentity(), plan.GetBuildId(), rec.expires
+	in.above, in.platforms = plan.GetConfig().GetLayers(), plan.GetPlatform()
+	if !includes(plan.GetConfig()) {
+		in.platforms = ""
+	}
+	if r.makes() {
+		in.identity, in.until = who, time.Time{}
+		if err := s.rereadIncluded(ctx, in.field, in.above, who); err != nil {
+			return in, err
+		}
+	}
+	if in.buildID != "" {
+		b, err := s.locate(ctx, in.buildID)
+		if err == nil && r.makes() {
+			err = mayHave(b, who)
+		}
+		if err != nil {
+			return in, fault.In(in.field, err)
+		}
+		if b.GetState() != buildv1.BuildState_BUILD_STATE_SUCCEEDED {
+			return in, fault.Invalid.Newf("%s: %s is still being built; include it when `slipway status` says that it is done", in.field, in.image)
+		}
+	}
+	src := plan.GetSource()
+	source, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
+	if err != nil {
+		return in, fmt.Errorf("reading the image of a stored request: %w", err)
+	}
+	if in.access, err = s.accessTo(ctx, in.identity, in.buildID, source); err != nil {
+		return in, err
+	}
+	d, err := s.sources.digest(ctx, sourceKey{in.access, source})
+	in.source = at(source, d)
+	return in, unreadable(in.field, in.image, in.access, err)
+}
+
+// accessTo is how somebody reads an image: what a build has made as it is served, any
+// other with their own login.
+func (s *Service) accessTo(ctx context.Context, who *platformv1.Identity, buildID string, image oci.Reference) (upstream.Access, error) {
+	find := s.deps.Keychain.Access
+	if buildID != "" {
+		find = s.deps.Keychain.Target
+	}
+	return find(ctx, caller.Of(who), image.Registry, image.Repository)
+}
+
+// layersOf are the layers that an included image has for the platforms, and what was put
+// on top of it.
+func (s *Service) layersOf(ctx context.Context, in inclusion, wanted []ocispec.Platform) ([]*containerv1.Layer, error) {
+	var out []*containerv1.Layer
+	for _, p := range wanted {
+		if in.platforms != "" && !slices.Contains(strings.Split(in.platforms, ","), platforms.Format(p)) {
+			return nil, fault.Invalid.Newf("%s: %s is for %s, not for %s", in.field, in.image, in.platforms, platforms.Format(p))
+		}
+		layers, err := s.sources.layers(ctx, in, p)
+		if err != nil {
+			return nil, err
+		}
+		from := &containerv1.LayerOrigin{
+			Registry: in.source.Registry, Repository: in.source.Repository, Reference: in.source.Digest.String(), Identity: in.identity, BuildId: in.buildID,
+		}
+		if len(wanted) > 1 {
+			from.Architecture = p.Architecture
+		}
+		for _, l := range layers {
+			out = append(out, includedLayer(l, from))
+		}
+	}
+	return append(out, in.above...), nil
+}
+
+// rereadIncluded makes sure that somebody may read the images that layers were included
+// from, and has them read with that login from now on. fault.Invalid where they may not.
+func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*containerv1.Layer, who *platformv1.Identity) error {
+	seen := map[string]bool{}
+	for _, l := range layers {
+		from := l.GetIncludedFrom()
+		if from == nil {
+			continue
+		}
+		from.Identity = who
+		image := oci.Reference{Registry: from.GetRegistry(), Repository: from.GetRepository(), Digest: digest.Digest(from.GetReference())}
+		key := from.GetBuildId() + " " + image.String()
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if err := s.rereadOrigin(ctx, field, image, from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Reference, from *containerv1.LayerOrigin) error {
+	if id := from.GetBuildId(); id != "" {
+		b, err := s.locate(ctx, id)
+		if err == nil {
+			err = mayHave(b, from.GetIdentity())
+		}
+		if err != nil {
+			return fault.In(field, err)
+		}
+	}
+	access, err := s.accessTo(ctx, from.GetIdentity(), from.GetBuildId(), image)
+	if err != nil {
+		return err
+	}
+	_, err = s.sources.digest(ctx, sourceKey{access, image})
+	return unreadable(field, image, access, err)
+}
