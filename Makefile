@@ -14,7 +14,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test release release-test generate fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint k8s-e2e monitoring-lint image image-test release release-test web-lint generate fuzz clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -56,6 +56,7 @@ lint: ## Check style, generated files and the contract's compatibility
 	$(BUF) lint
 	./services/tools/breaking.sh "$(BUF)"
 	./services/tools/generated.sh
+	if command -v npm >/dev/null; then $(MAKE) web-lint; else echo 'There is no npm: the types of the web page are not checked'; fi
 	if command -v promtool >/dev/null; then $(MAKE) monitoring-lint; else echo 'There is no promtool: the alert rules are not checked'; fi
 
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
@@ -82,6 +83,10 @@ monitoring-lint: ## Check alert rules and dashboards (promtool, of Debian's prom
 	promtool check rules deploy/monitoring/alerts.yaml
 	promtool test rules deploy/monitoring/alerts_test.yaml
 	go test -count=1 -run 'TestMonitoring|TestPromtool' ./services/app
+
+web-lint: ## Check the types of the web page (npm)
+	cd gateway/web && npm install --silent --no-save --no-package-lock --ignore-scripts typescript@7.0.2 \
+		$$(awk '!/^#/ { print $$3 "@" $$4 }' npm/LIST | sort -u) && npx tsc -p .
 
 generate: ## Make proto/gen, deploy/config.md and deploy/metrics.md anew
 	$(BUF) generate

@@ -170,7 +170,7 @@ func TestHome(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
 	resp, page := exchange(t, http.MethodGet, url+"/", nil)
-	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(string(page), `href="openapi/"`) {
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/html") || !strings.Contains(string(page), `href="./openapi/"`) {
 		t.Errorf("got %d %v %s", resp.StatusCode, resp.Header, page)
 	}
 	if resp, _ := exchange(t, http.MethodHead, url+"/", nil); resp.StatusCode != http.StatusOK {

@@ -62,7 +62,11 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return withReference(edge(mux), openapi.Container, openapi.ContainerYAML)
+	api, err := withReference(edge(mux), openapi.Container, openapi.ContainerYAML)
+	if err != nil {
+		return nil, err
+	}
+	return withWeb(api)
 }
 
 // route mounts every path.

@@ -21,24 +21,24 @@ import (
 //go:embed reference
 var page embed.FS
 
-// referenceCSP lets the page load and call what is at its own address, and nothing
-// else; it is shown in no frame.
-const referenceCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+// pageCSP lets a page load and call what is at its own address, and nothing else; it is
+// shown in no frame.
+const pageCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // reference is the OpenAPI document of an API, the page to read it and to try the calls,
-// and the page that leads there: /openapi.json, /openapi.yml, /openapi/ and /. All of
-// it is embedded.
+// and, for an API that has no page of its own, the page that leads there: /openapi.json,
+// /openapi.yml, /openapi/ and /. All of it is embedded.
 type reference struct {
 	files map[string]file
 	next  http.Handler
 }
 
-// file is something to serve as it is; zipped is the same gzip'd, where that is
-// how it is kept.
+// file is something to serve as it is; zipped is the same gzip'd, where there is
+// that, and cache is for how long browsers may keep it.
 type file struct {
-	kind, etag   string
-	text, zipped []byte
+	kind, etag, cache string
+	text, zipped      []byte
 }
 
 func newFile(name string, text []byte) file {
@@ -47,7 +47,7 @@ func newFile(name string, text []byte) file {
 	if path.Ext(name) == ".yml" {
 		kind = "application/yaml" // RFC 9512
 	}
-	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, text: text}
+	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "no-cache", text: text}
 }
 
 // withReference puts the reference in front of an API.
@@ -100,24 +100,38 @@ func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Type", f.kind)
-	h.Set("Content-Security-Policy", referenceCSP)
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("Etag", f.etag)
-	text := f.text
-	if f.zipped != nil {
-		h.Set("Vary", "Accept-Encoding")
-		if text = f.zipped; strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			h.Set("Content-Encoding", "gzip")
-		} else if text = unzip(f.zipped); text == nil {
-			writeMessage(w, http.StatusInternalServerError, "Internal error")
-			return
-		}
+	text := f.head(w, r)
+	if text == nil {
+		writeMessage(w, http.StatusInternalServerError, "Internal error")
+		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+}
+
+// head sets the headers of a page or of its part, and returns what is to follow them.
+func (f file) head(w http.ResponseWriter, r *http.Request) (text []byte) {
+	h := w.Header()
+	h.Set("Content-Type", f.kind)
+	h.Set("Content-Security-Policy", pageCSP)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Cache-Control", f.cache)
+	h.Set("Etag", f.etag)
+	if f.zipped == nil {
+		return f.text
+	}
+	h.Set("Vary", "Accept-Encoding")
+	switch {
+	case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
+		h.Set("Content-Encoding", "gzip")
+		return f.zipped
+	case f.text != nil:
+		return f.text
+	}
+	return unzip(f.zipped)
 }
 
 func unzip(zipped []byte) []byte {

@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+)
+
+//go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs
+var webFiles embed.FS
+
+// keptForGood is for what has the digest of its content in its path.
+const keptForGood = "public, max-age=31536000, immutable"
+
+// web is the page for people: / and what is below /view/, with its files below
+// /web/<digest of all of them>/. It is made when the process starts, of what is
+// embedded, and calls nothing but the public API, from the browser.
+type web struct {
+	digest string
+	files  map[string]file
+	// shells are the documents by how deep in the site they are served, so that each
+	// finds the files relative to itself: there may be a prefix that is not known here.
+	shell, missing func(depth int) file
+	next           http.Handler
+}
+
+// withWeb puts the page in front of an API.
+func withWeb(next http.Handler) (http.Handler, error) {
+	w := &web{files: map[string]file{}, next: next}
+	sum, modules := sha256.New(), []string{"app.js"}
+	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(name) == ".html" {
+			return err
+		}
+		text, err := webFiles.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		name = strings.TrimPrefix(name, "web/")
+		if kind := webKind(name); kind == scriptKind {
+			if text, err = resolved(name, text); err != nil {
+				return err
+			}
+			modules = append(modules, name)
+		}
+		w.files[name] = newWebFile(name, text, keptForGood)
+		_, err = fmt.Fprintf(sum, "%s\x00%d\x00%s", name, len(text), text)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the web page: %w", err)
+	}
+	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
+	if w.shell, err = w.document("index.html", preloads(modules[1:])); err != nil {
+		return nil, err
+	}
+	if w.missing, err = w.document("missing.html", ""); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// preloads has a browser fetch all modules at once, not one level of imports after
+// another.
+func preloads(modules []string) string {
+	var b strings.Builder
+	for _, m := range modules {
+		fmt.Fprintf(&b, "<link rel=\"modulepreload\" href=\"@web@/%s\">\n", m)
+	}
+	return b.String()
+}
+
+// document reads an HTML page, whose addresses depend on where it is served.
+func (w *web) document(name, head string) (func(depth int) file, error) {
+	text, err := webFiles.ReadFile("web/" + name)
+	if err != nil {
+		return nil, fmt.Errorf("reading the web page: %w", err)
+	}
+	at := make([]file, maxDepth+1)
+	for depth := range at {
+		root := "./" + strings.Repeat("../", depth)
+		page := strings.NewReplacer("@head@\n", head, "@web@", root+"web/"+w.digest, "@root@", root)
+		at[depth] = newWebFile(name, []byte(page.Replace(page.Replace(string(text)))), "no-cache")
+	}
+	return func(depth int) file { return at[min(depth, maxDepth)] }, nil
+}
+
+// maxDepth is how many folders deep a page may be and still find its style.
+const maxDepth = 8
+
+const scriptKind = "text/javascript; charset=utf-8"
+
+// webKind is what a file is, whatever the machine's own table of types says.
+func webKind(name string) string {
+	return map[string]string{
+		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+		".js": scriptKind, ".mjs": scriptKind,
+	}[path.Ext(name)]
+}
+
+func newWebFile(name string, text []byte, cache string) file {
+	f := newFile(name, text)
+	f.kind, f.cache, f.zipped = webKind(name), cache, zip(text)
+	return f
+}
+
+func zip(text []byte) []byte {
+	var b bytes.Buffer
+	to, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err == nil {
+		_, err = to.Write(text)
+	}
+	if err != nil || to.Close() != nil {
+		return nil
+	}
+	return b.Bytes()
+}
+
+// imported is a module that is imported by its package's name.
+var imported = regexp.MustCompile(`from ?"(@?[a-z][a-z0-9/-]*)"`)
+
+// resolved is a module with the names of packages made into paths: browsers know no
+// names without an import map, which would have to be a script in the page.
+func resolved(name string, text []byte) (out []byte, err error) {
+	packages := map[string]string{
+		"preact": "preact.mjs", "preact/hooks": "hooks.mjs", "htm": "htm.module.js",
+		"@preact/signals": "signals.module.js", "@preact/signals-core": "signals-core.module.js",
+	}
+	to := "./npm/"
+	if strings.HasPrefix(name, "npm/") {
+		to = "./"
+	}
+	out = imported.ReplaceAllFunc(text, func(from []byte) []byte {
+		known := packages[string(imported.FindSubmatch(from)[1])]
+		if known == "" {
+			err = fmt.Errorf("%s imports %s, which is not here", name, from)
+		}
+		return []byte(`from"` + to + known + `"`)
+	})
+	return out, err
+}
+
+// buildView is the path of the page of one build.
+var buildView = regexp.MustCompile(`^/view/builds/[0-9a-f]{16}_[0-9]{1,9}$`)
+
+func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.next.ServeHTTP(rw, r)
+		return
+	}
+	at := r.URL.Path
+	depth := strings.Count(at, "/") - 1
+	switch {
+	case at == "/", buildView.MatchString(at):
+		w.shell(depth).serve(rw, r)
+	case at == "/view", strings.HasPrefix(at, "/view/"):
+		text := w.missing(depth).head(rw, r)
+		rw.WriteHeader(http.StatusNotFound)
+		_, _ = rw.Write(text) // the client may be gone; nobody is left to tell
+	case strings.HasPrefix(at, "/web/"):
+		w.asset(rw, r, strings.TrimPrefix(at, "/web/"))
+	default:
+		w.next.ServeHTTP(rw, r)
+	}
+}
+
+// asset serves a file of the page. While replicas are being replaced a browser may ask
+// one of them for the files of the other's page: it gets these, and does not keep them.
+func (w *web) asset(rw http.ResponseWriter, r *http.Request, at string) {
+	digest, name, _ := strings.Cut(at, "/")
+	f, ok := w.files[name]
+	if !ok {
+		w.next.ServeHTTP(rw, r)
+		return
+	}
+	if digest != w.digest {
+		f.cache = "no-store"
+	}
+	f.serve(rw, r)
+}

@@ -1,0 +1,78 @@
+// The public REST API, as the page calls it. Nothing here is known to the page alone.
+
+/** Where the site is, below whatever prefix a proxy gives it. */
+export const root = new URL("../../", import.meta.url);
+
+/** Why a call did not work, in words for people. */
+export class Failure extends Error {
+  /**
+   * @param {number} status of HTTP; 0 where nothing answered
+   * @param {string} message
+   * @param {any} body what was answered, if it was JSON
+   */
+  constructor(status, message, body) {
+    super(message);
+    this.status = status;
+    this.body = body;
+  }
+}
+
+/**
+ * Calls the API and returns what it answers.
+ * @param {string} method
+ * @param {string} path relative to the root, without a slash before it
+ * @param {{body?: object, signal?: AbortSignal}} [more]
+ * @returns {Promise<any>}
+ */
+export async function call(method, path, { body, signal } = {}) {
+  /** @type {Response} */
+  let response;
+  try {
+    response = await fetch(new URL(path, root), {
+      method,
+      signal,
+      credentials: "omit",
+      headers: body ? { "Content-Type": "application/json" } : {},
+      body: body && JSON.stringify(body),
+    });
+  } catch (err) {
+    if (signal?.aborted) throw err;
+    throw new Failure(0, "The service does not answer. Check your connection, and try again.", undefined);
+  }
+  const answer = await response.json().catch(() => undefined);
+  if (response.ok && answer !== undefined) return answer;
+  const wait = Number(response.headers.get("Retry-After"));
+  throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
+}
+
+/**
+ * @param {number} status
+ * @param {string | undefined} message
+ * @param {number} wait seconds
+ */
+function reasonOf(status, message, wait) {
+  const said = message || `The service answered with the status ${status}.`;
+  return wait > 0 ? `${said.replace(/[.]?$/, ".")} Try again in ${wait === 1 ? "a second" : `${wait} seconds`}.` : said;
+}
+
+/** Whether a call was given up because its answer is of no use any more. @param {unknown} err */
+export function isAborted(err) {
+  return err instanceof DOMException && err.name === "AbortError";
+}
+
+/** @param {unknown} err */
+export function words(err) {
+  return err instanceof Failure ? err.message : "Something in this page broke. Load it again.";
+}
+
+/** The page of a build. @param {string} id */
+export function buildPage(id) {
+  return new URL(`view/builds/${encodeURIComponent(id)}`, root).href;
+}
+
+/** The same text in base64, as recipes are sent. @param {string} text */
+export function base64(text) {
+  let raw = "";
+  for (const byte of new TextEncoder().encode(text)) raw += String.fromCharCode(byte);
+  return btoa(raw);
+}

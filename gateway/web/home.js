@@ -1,0 +1,86 @@
+// The first view: say what should be inside, and get a name.
+import { effect } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { Chips } from "./chips.js";
+import { html } from "./html.js";
+import { channels, dockerfile, entries, format, kind, order, platform, query, read, usualChannels } from "./order.js";
+import { answer, Preflight } from "./preflight.js";
+import { Result, result, submit } from "./result.js";
+import { Search } from "./search.js";
+
+/**
+ * A choice of one of a few.
+ * @param {{title: string, name: string, of: import("@preact/signals").Signal<string>, options: [value: string, title: string, off?: boolean][]}} props
+ */
+function Choice({ title, name, of, options }) {
+  return html`<fieldset class="choice"><legend>${title}</legend>
+    ${options.map(([value, label, off]) => html`<label key=${value}><input type="radio" name=${name} value=${value} checked=${of.value === value}
+      disabled=${!!off} onChange=${() => (of.value = value)} /><span>${label}</span></label>`)}
+  </fieldset>`;
+}
+
+/** What both tabs have. */
+function Machine() {
+  const both = "linux/amd64,linux/arm64";
+  const single = format.value === "sif";
+  return html`<div class="machine">
+    <${Choice} title="Runs with" name="format" of=${format} options=${[["docker", "Docker, Podman, Kubernetes"], ["sif", "Singularity", platform.value === both]]} />
+    <${Choice} title="On" name="platform" of=${platform} options=${[["linux/amd64", "x86-64"], ["linux/arm64", "ARM"], [both, "both", single]]} />
+  </div>`;
+}
+
+function Channels() {
+  return html`<details class="more" open=${channels.value.length > 0}><summary>Channels${channels.value.length ? "" : `: ${usualChannels.join(", ")}`}</summary>
+    <label for="channels">Names or addresses, the first has precedence</label>
+    <input id="channels" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" value=${channels.value.join(", ")} placeholder=${usualChannels.join(", ")}
+      onChange=${(/** @type {any} */ e) => (channels.value = e.currentTarget.value.split(/[\s,]+/).filter(Boolean))} />
+  </details>`;
+}
+
+function Recipe() {
+  return html`<div class="recipe"><label for="dockerfile">Dockerfile</label>
+    <textarea id="dockerfile" rows="12" spellcheck=${false} autocapitalize="none" placeholder=${"FROM docker.io/library/debian:bookworm-slim\nRUN apt-get update && apt-get install -y …"}
+      value=${dockerfile.value} onInput=${(/** @type {any} */ e) => (dockerfile.value = e.currentTarget.value)}></textarea>
+    <p class="note">Without files of your own: what it copies has to come from images. The command line sends a folder, too.</p></div>`;
+}
+
+const tabs = [["packages", "Packages"], ["dockerfile", "Dockerfile"]];
+
+/** @param {KeyboardEvent} event */
+function turn(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+  if (!step) return;
+  const at = tabs.findIndex(([k]) => k === kind.value);
+  kind.value = tabs[(at + step + tabs.length) % tabs.length][0];
+  document.getElementById(`tab-${kind.value}`)?.focus();
+  event.preventDefault();
+}
+
+function Submit() {
+  const asking = result.value.state === "asking";
+  const impossible = kind.value === "packages" && answer.value.state === "impossible";
+  return html`<button type="button" id="get" class="button" onClick=${submit} disabled=${!order.value || asking || impossible}>${asking ? "Asking…" : "Get container"}</button>`;
+}
+
+export function Home() {
+  useEffect(() => {
+    read(location.search);
+    return effect(() => history.replaceState(null, "", query.value ? `?${query.value}` : location.pathname));
+  }, []);
+  return html`
+    <h1>What should be inside?</h1>
+    <p class="lead">Choose packages, and get the name of a container at once. It is built while you go on, and pulling waits for it.</p>
+    <div class="tabs" role="tablist" aria-label="Made from" onKeyDown=${turn}>
+      ${tabs.map(([k, title]) => html`<button type="button" role="tab" id=${`tab-${k}`} key=${k} aria-selected=${kind.value === k} aria-controls="panel"
+        tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}
+    </div>
+    <div id="panel" role="tabpanel" aria-labelledby=${`tab-${kind.value}`}>
+      ${kind.value === "packages"
+        ? html`<${Search} /><${Chips} />${!entries.value.length && html`<p class="empty">Nothing chosen yet. Type the name of a package, and choose it with Enter.</p>`}
+            <${Preflight} /><${Channels} />`
+        : html`<${Recipe} />`}
+      <${Machine} />
+      <${Submit} />
+    </div>
+    <${Result} />`;
+}

@@ -1,0 +1,35 @@
+// Templates: what is put into one is text, and is shown as text, whatever it says.
+import { h } from "preact";
+import htm from "htm";
+
+/** @type {(strings: TemplateStringsArray, ...values: any[]) => any} */
+export const html = htm.bind(/** @type {any} */ (h));
+
+/** @param {number} bytes */
+export function size(bytes) {
+  const units = ["B", "kB", "MB", "GB"];
+  let i = 0;
+  while (bytes >= 999.5 && i < units.length - 1) {
+    bytes /= 1000;
+    i++;
+  }
+  return `${i === 0 || bytes >= 99.5 ? Math.round(bytes) : bytes.toFixed(1)} ${units[i]}`;
+}
+
+/** @param {number} seconds */
+export function duration(seconds) {
+  if (seconds < 1) return "less than a second";
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+}
+
+/** A moment in the reader's own time. @param {string} iso */
+export function moment(iso) {
+  const at = new Date(iso);
+  return isNaN(at.getTime()) ? iso : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+}
+
+/** @param {number} n @param {string} one */
+export function count(n, one) {
+  return `${n.toLocaleString()} ${one}${n === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,94 @@
+// Whether there is such an environment, asked while it is being put together: what it
+// would be, or why it cannot be and what would work instead.
+import { batch, effect, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { call, Failure, isAborted, words } from "./api.js";
+import { count, html, size } from "./html.js";
+import { channels, entries, kind, plain, platforms } from "./order.js";
+
+/**
+ * @typedef {{name: string, version: string, channel: string, size?: number}} Locked
+ * @typedef {{platform: string, packages?: Locked[], size?: number, outdated?: Record<string, string>}} Lock
+ * @typedef {{change: string, packages?: string[], channels?: string[]}} Suggestion
+ * @typedef {{text?: string, because?: Reason[]}} Reason
+ * @typedef {{summary?: string, reasons?: Reason[]}} Conflict
+ * @typedef {{state: "none" | "asking" | "unknown", why?: string}
+ *   | {state: "possible", locks: Lock[]}
+ *   | {state: "impossible", message: string, conflict: Conflict, suggestions: Suggestion[]}} Answer
+ */
+
+/** What is known so far. */
+export const answer = signal(/** @type {Answer} */ ({ state: "none" }));
+
+function asking() {
+  const packages = { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
+  const body = { packages, platforms: platforms.value };
+  if (kind.value !== "packages" || !entries.value.length) {
+    answer.value = { state: "none" };
+    return undefined;
+  }
+  answer.value = { state: "asking" };
+  const ended = new AbortController();
+  const wait = setTimeout(async () => {
+    try {
+      const { locks } = await call("POST", "v1alpha1/conda/lock", { body, signal: ended.signal });
+      answer.value = { state: "possible", locks: locks ?? [] };
+    } catch (err) {
+      if (isAborted(err)) return;
+      if (err instanceof Failure && err.status === 422) {
+        answer.value = { state: "impossible", message: err.message, conflict: err.body?.conflict ?? {}, suggestions: err.body?.suggestions ?? [] };
+      } else answer.value = { state: "unknown", why: err instanceof Failure && err.status === 404 ? "" : words(err) };
+    }
+  }, 300);
+  return () => {
+    clearTimeout(wait);
+    ended.abort();
+  };
+}
+
+/** @param {Suggestion} s */
+function follow(s) {
+  batch(() => {
+    entries.value = (s.packages ?? []).map(plain);
+    if (s.channels?.length) channels.value = s.channels;
+  });
+}
+
+/** @param {{lock: Lock, several: boolean}} props */
+function Contents({ lock, several }) {
+  const packages = lock.packages ?? [];
+  const old = Object.keys(lock.outdated ?? {}).length > 0;
+  return html`<details class="contents">
+    <summary>${count(packages.length, "package")}${lock.size ? `, ${size(lock.size)} to download` : ""}${several ? `, for ${lock.platform}` : ""}</summary>
+    ${old && html`<p class="note">A channel could not be asked for news; an older list of its packages was used.</p>`}
+    <div class="scroll" tabindex="0" role="region" aria-label=${`Packages for ${lock.platform}`}><table>
+      <thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Channel</th><th scope="col" class="number">Size</th></tr></thead>
+      <tbody>${packages.map((p) => html`<tr key=${p.name}><td>${p.name}</td><td>${p.version}</td><td>${p.channel}</td>
+        <td class="number">${p.size ? size(p.size) : ""}</td></tr>`)}</tbody>
+    </table></div>
+  </details>`;
+}
+
+/** @param {{reasons?: Reason[]}} props */
+function Reasons({ reasons }) {
+  if (!reasons?.length) return null;
+  return html`<ul class="reasons">${reasons.map((r) => html`<li>${r.text}<${Reasons} reasons=${r.because} /></li>`)}</ul>`;
+}
+
+/** The answer in words. */
+export function Preflight() {
+  useEffect(() => effect(asking), []);
+  const a = answer.value;
+  return html`<div class=${`preflight ${a.state}`} aria-live="polite">
+    ${a.state === "asking" && html`<p>Finding out what these stand for…</p>`}
+    ${a.state === "unknown" && html`<p>${a.why || "Whether these fit together is known when they are built."}</p>`}
+    ${a.state === "possible" && html`<p class="verdict good">${entries.value.length > 1 ? "These fit together." : "This can be made."}</p>
+      ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}`}
+    ${a.state === "impossible" && html`<p class="verdict bad">There is no such environment.</p>
+      <p>${a.conflict.summary || a.message}</p>
+      ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}
+      ${a.suggestions.length > 0 && html`<p class="would">What would work:</p>
+        <ul class="suggestions">${a.suggestions.map((s) => html`<li key=${s.change}>
+          <button type="button" onClick=${() => follow(s)}>${s.change}</button></li>`)}</ul>`}`}
+  </div>`;
+}

@@ -1,0 +1,116 @@
+// The name that a request gets, how it is used, and how its build goes on.
+import { signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { base64, buildPage, call, root, words } from "./api.js";
+import { Copied } from "./copy.js";
+import { html, moment } from "./html.js";
+import { order } from "./order.js";
+import { Failed, Steps } from "./progress.js";
+import { queued, Watch } from "./watch.js";
+
+/**
+ * @typedef {{requestId: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean}} Given
+ * @typedef {{state: "none" | "asking"} | {state: "refused", message: string} | {state: "given", given: Given, body: object}} Result
+ */
+
+/** What was answered last; it is dropped when something else is put together. */
+export const result = signal(/** @type {Result} */ ({ state: "none" }));
+
+/** Asks for what is put together now. */
+export async function submit() {
+  const asked = order.value;
+  if (!asked) return;
+  const { dockerfile, ...rest } = /** @type {any} */ (asked);
+  const body = dockerfile === undefined ? rest : { containerFile: base64(dockerfile), ...rest };
+  result.value = { state: "asking" };
+  try {
+    const given = await call("POST", "v1alpha2/container", { body });
+    if (order.peek() === asked) result.value = { state: "given", given, body };
+  } catch (err) {
+    if (order.peek() === asked) result.value = { state: "refused", message: words(err) };
+  }
+}
+
+/** A text between single quotes of a shell. @param {string} text */
+function quoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/**
+ * Ways to use a name.
+ * @param {string} name
+ * @param {object} body the request that it was given for
+ * @returns {[string, string][]}
+ */
+function uses(name, body) {
+  /** @type {[string, string]} */
+  const curl = ["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`];
+  /** @type {[string, string]} */
+  const nextflow = ["Nextflow", `process.container = '${name}'`];
+  if (name.startsWith("oras://")) return [["Apptainer", `apptainer pull image.sif ${name}`], ["Singularity", `singularity pull image.sif ${name}`], nextflow, curl];
+  return [
+    ["Docker", `docker run --rm -it ${name}`],
+    ["Podman", `podman run --rm -it ${name}`],
+    ["Apptainer", `apptainer shell docker://${name}`],
+    ["Kubernetes", `kubectl run shell --rm -it --restart=Never --image=${name} -- sh`],
+    nextflow,
+    curl,
+  ];
+}
+
+/** A name, large, and one way at a time to use it. @param {{name: string, body: object}} props */
+function Uses({ name, body }) {
+  const all = uses(name, body);
+  const [shown, show] = useState(0);
+  const [what, command] = all[shown] ?? all[0];
+  return html`<div class="uses">
+    <div class="choices" role="group" aria-label="How it is used">
+      ${all.map(([title], i) => html`<button type="button" key=${title} aria-pressed=${i === shown} onClick=${() => show(i)}>${title}</button>`)}
+    </div>
+    <${Copied} text=${command} what=${`the command for ${what}`} />
+  </div>`;
+}
+
+/** @param {{id: string, request: string}} props */
+function Making({ id, request }) {
+  const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
+  const [place, tell] = useState(0);
+  useEffect(() => {
+    const w = new Watch(id);
+    observe(w);
+    const end = queued(request, tell);
+    return () => {
+      end();
+      w.close();
+    };
+  }, [id, request]);
+  if (!watch) return null;
+  const end = watch.end.value;
+  const lines = watch.lines.value;
+  return html`
+    ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
+    <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
+    ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
+    <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>`;
+}
+
+export function Result() {
+  const r = result.value;
+  useEffect(() => order.subscribe(() => {
+    result.value = { state: "none" };
+  }), []);
+  if (r.state === "refused") {
+    return html`<section class="result" role="alert"><h2>It cannot be made</h2><pre class="why">${r.message}</pre></section>`;
+  }
+  if (r.state !== "given") return null;
+  const { given } = r;
+  return html`<section class="result" aria-labelledby="result-title">
+    <h2 id="result-title">Your container</h2>
+    <${Copied} large text=${given.targetImage} what="the name" />
+    <${Uses} key=${given.targetImage} name=${given.targetImage} body=${r.body} />
+    ${given.buildId && !given.succeeded
+      ? html`<${Making} key=${given.buildId} id=${given.buildId} request=${given.requestId} />`
+      : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
+    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Whoever has it can pull; ask again for a fresh one.</p>`}
+  </section>`;
+}

@@ -1,0 +1,120 @@
+// The field that finds packages while one types, and takes what was typed as it is.
+import { computed, effect, signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { call, Failure, isAborted, words } from "./api.js";
+import { html } from "./html.js";
+import { add, entries, parts, platform, remove, searched, channels } from "./order.js";
+
+/** @typedef {{name: string, version: string, channel: string}} Found */
+
+const typed = signal("");
+const found = signal(/** @type {Found[] | undefined} */ (undefined));
+const problem = signal("");
+const active = signal(-1);
+const open = signal(false);
+/** The name in what is typed. */
+const name = computed(() => /^(?:[\w.-]+::)?([\w.-]*)/.exec(typed.value.trim())?.[1] ?? "");
+
+/** Asks again when what is typed, or where it is looked for, has changed. */
+function searching() {
+  const q = name.value;
+  const where = channels.value.length ? searched.value.map((c) => `&channel=${encodeURIComponent(c)}`) : [""];
+  const only = platform.value.includes(",") ? "" : `&platform=${encodeURIComponent(platform.value)}`;
+  found.value = undefined;
+  problem.value = "";
+  active.value = -1;
+  if (!q) return undefined;
+  const ended = new AbortController();
+  const wait = setTimeout(async () => {
+    try {
+      const path = `v1alpha1/conda/packages?q=${encodeURIComponent(q)}&max=8${only}`;
+      const answers = await Promise.all(where.map((c) => call("GET", path + c, { signal: ended.signal })));
+      found.value = distinct(answers.flatMap((a) => a.packages ?? []));
+    } catch (err) {
+      if (isAborted(err)) return;
+      const unknown = err instanceof Failure && err.status === 404 && !channels.value.length;
+      problem.value = unknown ? "This service cannot look packages up. What you type is taken as it is: press Enter." : words(err);
+    }
+  }, 200);
+  return () => {
+    clearTimeout(wait);
+    ended.abort();
+  };
+}
+
+/** The first of each name, since the first channel wins. @param {Found[]} all */
+function distinct(all) {
+  return all.filter((f, i) => all.findIndex((g) => g.name === f.name) === i).slice(0, 8);
+}
+
+/** @param {string} entry */
+function take(entry) {
+  add(entry);
+  typed.value = "";
+  open.value = false;
+}
+
+/** Takes what is typed or pasted: one specification, or several simple ones. */
+function takeTyped() {
+  const text = typed.value.trim();
+  const each = text.split(/[\s,]+/).filter(Boolean);
+  if (each.every((e) => parts(e).version !== undefined && !/^[=.]/.test(e))) each.forEach(take);
+  else if (text) take(text);
+}
+
+/** @param {KeyboardEvent & {currentTarget: HTMLInputElement}} event */
+function key(event) {
+  const list = found.value ?? [];
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step && list.length) {
+    open.value = true;
+    const places = list.length + 1; // one of them is the field itself
+    active.value = ((active.value + 1 + step + places) % places) - 1;
+  } else if (event.key === "Enter") {
+    const chosen = list[active.value];
+    if (chosen) take(chosen.name);
+    else takeTyped();
+  } else if (event.key === "Escape") {
+    if (open.value) open.value = false;
+    else typed.value = "";
+  } else if (event.key === "Backspace" && !typed.value && entries.value.length) {
+    remove(entries.value[entries.value.length - 1]);
+  } else return;
+  event.preventDefault();
+}
+
+/** What screen readers are told of the list. */
+const told = computed(() => {
+  if (problem.value) return problem.value;
+  if (!name.value) return "";
+  if (!found.value) return "Looking…";
+  return found.value.length ? `${found.value.length} found. Arrow keys choose one.` : `No package is named like ${name.value}.`;
+});
+
+export function Search() {
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => effect(searching), []);
+  const shown = open.value && !!found.value?.length;
+  return html`<div class="search">
+    <label for="search">Find packages</label>
+    <div class="field">
+      <input id="search" ref=${field} type="text" role="combobox" autocomplete="off" autocapitalize="none" spellcheck=${false}
+        placeholder=${entries.value.length ? "Add another" : "samtools, numpy=2, r-ggplot2 …"}
+        aria-autocomplete="list" aria-expanded=${shown} aria-controls="found" aria-describedby="search-told"
+        aria-activedescendant=${shown && active.value >= 0 ? `found-${active.value}` : undefined}
+        value=${typed.value} onKeyDown=${key} onBlur=${() => (open.value = false)} onFocus=${() => (open.value = true)}
+        onInput=${(/** @type {any} */ e) => {
+          typed.value = e.currentTarget.value;
+          open.value = true;
+        }} />
+      <ul id="found" role="listbox" aria-label="Packages that were found" hidden=${!shown}>
+        ${(found.value ?? []).map((f, i) => html`<li id=${`found-${i}`} key=${f.name} role="option" aria-selected=${i === active.value}
+          onMouseDown=${(/** @type {Event} */ e) => {
+            e.preventDefault(); // the field keeps the focus
+            take(f.name);
+          }}><span class="name">${f.name}</span> <span class="version">${f.version}</span> <span class="channel">${f.channel}</span></li>`)}
+      </ul>
+    </div>
+    <p id="search-told" class=${problem.value ? "note problem" : "note"} role="status">${told.value}</p>
+  </div>`;
+}

@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"regexp"
+	"strings"
+	"testing"
+
+	"slipway.dev/gateway"
+)
+
+// alone is the site of a gateway that reaches no other role.
+func alone(t *testing.T) http.Handler {
+	t.Helper()
+	h, err := gateway.New(t.Context(), gateway.Conns{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func open(t *testing.T, h http.Handler, at string, header ...string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	for i := 0; i+1 < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+// address is what a document loads.
+var address = regexp.MustCompile(`(?:src|href)="([^"]*/web/[^"]+)"`)
+
+// TestWebFirstView holds the size of what a browser loads to show the page, and how it
+// may keep it.
+func TestWebFirstView(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	page := open(t, h, "/", "Accept-Encoding", "gzip")
+	total, seen := page.Body.Len(), map[string]bool{}
+	for _, m := range address.FindAllStringSubmatch(string(unpacked(t, page)), -1) {
+		at := path.Join("/", m[1])
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		f := open(t, h, at, "Accept-Encoding", "gzip")
+		if f.Code != http.StatusOK || f.Header().Get("Content-Encoding") != "gzip" || f.Header().Get("Cache-Control") != "public, max-age=31536000, immutable" {
+			t.Errorf("%s: %d %v", at, f.Code, f.Header())
+		}
+		if whole := open(t, h, at); !bytes.Equal(whole.Body.Bytes(), unpacked(t, f)) || strings.HasSuffix(at, "js") && whole.Header().Get("Content-Type") != "text/javascript; charset=utf-8" {
+			t.Errorf("%s is another thing without compression, or is served as %s", at, whole.Header().Get("Content-Type"))
+		}
+		if again := open(t, h, at, "If-None-Match", f.Header().Get("Etag")); again.Code != http.StatusNotModified {
+			t.Errorf("%s again: %d", at, again.Code)
+		}
+		total += f.Body.Len()
+	}
+	if total > 100_000 || len(seen) < 10 {
+		t.Errorf("the first view is %d bytes in %d files", total, len(seen)+1)
+	}
+	t.Logf("%d bytes in %d files", total, len(seen)+1)
+}
+
+func unpacked(t *testing.T, w *httptest.ResponseRecorder) []byte {
+	t.Helper()
+	from, err := gzip.NewReader(bytes.NewReader(w.Body.Bytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// TestWebLoadsEveryModule: what a module imports is there, and was announced by the
+// document.
+func TestWebLoadsEveryModule(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	announced := map[string]bool{}
+	for _, m := range address.FindAllStringSubmatch(open(t, h, "/").Body.String(), -1) {
+		announced[path.Join("/", m[1])] = true
+	}
+	imports := regexp.MustCompile(`(?:from|import) ?"([@./a-z-]+)"`)
+	for at := range announced {
+		for _, m := range imports.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
+			if !strings.HasPrefix(m[1], ".") || !announced[path.Join(path.Dir(at), m[1])] {
+				t.Errorf("%s imports %s, which the document does not announce", at, m[1])
+			}
+		}
+	}
+}
+
+// TestWebIsStrict holds the policy that browsers get with the page.
+func TestWebIsStrict(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/nothing"} {
+		got := open(t, h, at)
+		for name, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+				"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache",
+			"Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Set-Cookie": "",
+		} {
+			if have := got.Header().Get(name); have != want {
+				t.Errorf("%s: %s is %q, want %q", at, name, have, want)
+			}
+		}
+	}
+}
+
+// TestWebTakesNothingAway: the page answers at its own paths, whatever they look like,
+// and leaves all others to the API.
+func TestWebTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	asset := path.Join("/", address.FindStringSubmatch(open(t, h, "/").Body.String())[1])
+	for _, c := range []struct {
+		at, kind string
+		status   int
+	}{
+		{"/", "text/html; charset=utf-8", 200},
+		{"/?p=samtools", "text/html; charset=utf-8", 200},
+		{"/view/builds/0123456789abcdef_12", "text/html; charset=utf-8", 200},
+		{"/view/builds/0123456789ABCDEF_1", "text/html; charset=utf-8", 404},
+		{"/view", "text/html; charset=utf-8", 404},
+		{"/view/" + strings.Repeat("a/", 300), "text/html; charset=utf-8", 404},
+		{asset, "image/svg+xml", 200},
+		{path.Dir(asset) + "/index.html", "application/json", 404},
+		{path.Dir(asset) + "/../../web.go", "application/json", 404},
+		{"/web/", "application/json", 404},
+		{"/web", "application/json", 404},
+		{"/viewer", "application/json", 404},
+		{"/openapi/", "text/html; charset=utf-8", 200},
+		{"/v1alpha2/container/x", "application/json", 404},
+	} {
+		if w := open(t, h, c.at); w.Code != c.status || w.Header().Get("Content-Type") != c.kind {
+			t.Errorf("%s is %d %s, want %d %s", c.at, w.Code, w.Header().Get("Content-Type"), c.status, c.kind)
+		}
+	}
+	old := path.Join("/web/0123456789abcdef", path.Base(asset))
+	if w := open(t, h, old); w.Code != http.StatusOK || w.Header().Get("Cache-Control") != "no-store" {
+		t.Errorf("another release's file is %d, to be kept %s", w.Code, w.Header().Get("Cache-Control"))
+	}
+}
+
+// TestWebFindsItsFiles: a document's addresses lead to its files however deep it is.
+func TestWebFindsItsFiles(t *testing.T) {
+	t.Parallel()
+	h := alone(t)
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/a/b/c", "/view/"} {
+		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
+			if w := open(t, h, path.Join(path.Dir(at+"x"), m[1])); w.Code != http.StatusOK {
+				t.Errorf("%s leads to %s: %d", at, m[1], w.Code)
+			}
+		}
+	}
+}
+
+// TestWebPackages holds what was taken from npm to the list of it.
+func TestWebPackages(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("web/npm/LIST")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]string{}
+	for line := range strings.Lines(string(list)) {
+		if parts := strings.Fields(line); !strings.HasPrefix(line, "#") && len(parts) == 5 {
+			listed[parts[1]] = parts[0]
+		}
+	}
+	files, err := os.ReadDir("web/npm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if f.Name() == "LIST" {
+			continue
+		}
+		raw, err := os.ReadFile(path.Join("web/npm", f.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != listed[f.Name()] {
+			t.Errorf("%s is %x, listed as %q", f.Name(), sum, listed[f.Name()])
+		}
+		delete(listed, f.Name())
+	}
+	if len(listed) > 0 {
+		t.Errorf("listed, but not there: %v", listed)
+	}
+}
