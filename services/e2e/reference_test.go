@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -19,21 +18,13 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"slipway.dev/gateway/contracttest"
-
-	"slipway.dev/services/internal/testkit"
 )
 
 // TestReferenceInChromium reads the reference pages in a browser and tries a call
 // on each: at both addresses, and below a prefix that only a proxy knows.
 func TestReferenceInChromium(t *testing.T) {
 	t.Parallel()
-	if !testkit.Real() {
-		t.Skip("needs Chromium (SLIPWAY_TEST_REAL)")
-	}
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatal(err)
-	}
+	browser := newChromium(t)
 	p := oneProcess(t, common(t, nil, nil))
 	at, err := url.Parse(p.url)
 	if err != nil {
@@ -42,10 +33,6 @@ func TestReferenceInChromium(t *testing.T) {
 	proxy := httptest.NewServer(http.StripPrefix("/some/where", httputil.NewSingleHostReverseProxy(at)))
 	t.Cleanup(proxy.Close)
 
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
-		chromedp.WSURLReadTimeout(2*time.Minute), chromedp.Flag("disable-dev-shm-usage", true))
-	browser, quit := chromedp.NewExecAllocator(t.Context(), options...)
-	defer quit()
 	container := page{"Container-GetServiceInfo", "Container-SubmitContainer", "1.31.0", containerDocument}
 	platform := page{"service-info-GetServiceInfo", "tokens-CreateToken", "1.198.0", platformDocument}
 	for _, c := range []struct {

@@ -1,0 +1,201 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// webChannel is a channel of small packages: samtools of two versions, whose newer one
+// does not go with the older htslib, and broken, whose artifact is none.
+func webChannel(t *testing.T) *httptest.Server {
+	t.Helper()
+	small := func(name, version string, depends ...string) madePackage {
+		return madePackage{name: name, version: version, subdir: "linux-64", depends: depends, files: []packedFile{{path: "share/" + name, content: version, mode: 0o644}}}
+	}
+	lab := madeChannel(t, small("samtools", "1.19", "htslib >=1.17"), small("samtools", "1.20", "htslib >=1.20"), small("htslib", "1.17"), small("htslib", "1.20"),
+		small("sambamba", "1.0"), small("procps-ng", "4.0.4"), small("broken", "0.1"))
+	at, err := url.Parse(lab.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := httputil.NewSingleHostReverseProxy(at)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "broken-") {
+			_, _ = io.WriteString(w, "not what was listed")
+			return
+		}
+		good.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func webProgram(t *testing.T) *program {
+	t.Helper()
+	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
+	s := bare(lab.URL)
+	s["conda_channels"] = "conda-forge=" + lab.URL + "/lab,bioconda=" + lab.URL + "/lab"
+	s["conda_base_image"] = up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	return oneProcess(t, common(t, []string{up.Host}, s))
+}
+
+const (
+	webField   = `document.querySelector("#search")`
+	webSubmit  = `document.querySelector("#get")`
+	webVerdict = `document.querySelector(".preflight .verdict")?.innerText`
+)
+
+// TestWebPage goes from a name that is typed to an image that is pulled, with the
+// keyboard alone but for a suggestion that is clicked.
+func TestWebPage(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := webProgram(t)
+	b := openTab(t, browser, p.url+"/")
+	b.await(webField)
+	b.good("empty", p.url)
+
+	b.eval(webField + ".focus()")
+	b.press("sam")
+	b.await(`document.querySelectorAll("#found li").length === 2`)
+	b.good("search", p.url)
+	b.press(kb.ArrowDown + kb.ArrowDown)
+	b.await(webField + `.getAttribute("aria-activedescendant") === "found-1"`)
+	b.press(kb.Enter)
+	b.await(`document.querySelector(".chip .name")?.innerText === "samtools"`)
+	b.await(`document.querySelectorAll(".chip select option").length === 3`)
+	b.await(webVerdict + ` === "This can be made."`)
+	b.press(kb.Tab + "1.20")
+	b.await(`location.search === "?p=samtools%3D1.20"`)
+
+	b.eval(webField + ".focus()")
+	b.press("htslib=1.17" + kb.Enter)
+	b.await(webVerdict + ` === "There is no such environment."`)
+	b.await(webSubmit + ".disabled")
+	b.good("impossible", p.url)
+	b.eval(`document.querySelector(".suggestions button").click()`)
+	b.await(webVerdict + ` === "These fit together."`)
+	b.good("possible", p.url)
+
+	b.eval(webSubmit + ".focus()")
+	b.press(kb.Enter)
+	b.await(`document.querySelector(".copied.large code")`)
+	name := b.text(`document.querySelector(".copied.large code").innerText`)
+	b.await(`document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`)
+	b.good("ready", p.url)
+	if shown := b.text("location.href"); strings.Contains(shown, tokenOf(name)) {
+		t.Errorf("the address has the token: %s", shown)
+	}
+	if content := files(t, pull(t, name, "amd64")); content["opt/conda/share/samtools"] == "" {
+		t.Error("samtools is not in the image")
+	}
+
+	b.eval(`document.querySelector(".result [role=status] a").click()`)
+	b.await(`document.querySelector(".log")?.innerText.includes("sent")`)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "It was made."`)
+	b.await(`document.querySelector("table")?.innerText.includes("procps-ng")`)
+	b.good("build", p.url)
+	b.eval(`document.querySelector("main .button").click()`)
+	b.await(`document.querySelector(".copied.large code")?.innerText.includes("/wt/")`)
+	if content := files(t, pull(t, b.text(`document.querySelector(".copied.large code").innerText`), "amd64")); content["opt/conda/share/samtools"] == "" {
+		t.Error("samtools is not in the image of the second name")
+	}
+}
+
+// TestWebPageSaysWhy: a build that fails is explained where one waits for it, and first
+// of all on its own page; what is not there, and what is no page, is said so.
+func TestWebPageSaysWhy(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := webProgram(t)
+	b := openTab(t, browser, p.url+"/?p=broken")
+	b.await(webVerdict + ` === "This can be made."`)
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("broken")`)
+	b.good("failed", p.url)
+	b.eval(`document.querySelector(".result [role=status] a").click()`)
+	b.await(`document.querySelector("h1.id + .verdict + .failed .why")?.innerText.includes("broken")`)
+	b.good("failed-build", p.url)
+
+	b = openTab(t, browser, p.url+"/?p=samtoools")
+	b.await(webVerdict + ` === "There is no such environment."`)
+	b = openTab(t, browser, p.url+"/?from=dockerfile")
+	b.await(`document.querySelector("#dockerfile")`)
+	b.eval(`document.querySelector("#dockerfile").focus()`)
+	b.press("FROM scratch")
+	b.await("!" + webSubmit + ".disabled")
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".result .why")?.innerText`)
+	b.good("refused", p.url)
+
+	b = openTab(t, browser, p.url+"/view/builds/0000000000000000_1")
+	b.await(`document.querySelector("h1").innerText === "There is no such build"`)
+	if r := request(t, http.MethodGet, p.url+"/view/nothing/at/all", nil); r.status != http.StatusNotFound {
+		t.Errorf("what is no page is answered %d", r.status)
+	}
+	b = openTab(t, browser, p.url+"/view/nothing/at/all")
+	b.await(`document.querySelector("h1").innerText === "There is no such page"`)
+	b.axe("missing")
+}
+
+// probe would run a script and fetch an image wherever it is taken for HTML.
+const probe = `<img src=/probe onerror="document.title='run'"><script>document.title='run'</script>`
+
+// TestWebPageShowsText: whatever channels and builds say is shown as it is. The page is
+// below a prefix that only a proxy knows.
+func TestWebPageShowsText(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := webProgram(t)
+	at, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := httputil.NewSingleHostReverseProxy(at)
+	text := strings.ReplaceAll(strings.ReplaceAll(probe, `"`, `\"`), "/", `\/`)
+	hostile := map[string]string{
+		"/v1alpha1/conda/packages": fmt.Sprintf(`{"packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s"}],"total":1}`, text),
+		"/v1alpha1/conda/lock":     fmt.Sprintf(`{"locks":[{"platform":"%[1]s","packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s","license":"%[1]s"}]}]}`, text),
+		"/v1alpha2/container":      fmt.Sprintf(`{"requestId":"x","targetImage":"%[1]s","buildId":"0123456789abcdef_1"}`, text),
+		"/v1alpha1/builds/0123456789abcdef_1": fmt.Sprintf(`{"buildId":"%[1]s","status":"COMPLETED","succeeded":false,"reason":"%[1]s","message":"%[1]s","platform":"%[1]s",`+
+			`"containerFile":"%[1]s","condaFile":"%[1]s","digest":"%[1]s"}`, text),
+		"/v1alpha1/builds/0123456789abcdef_1/lock":   fmt.Sprintf(`{"locks":[{"platform":"x","packages":[{"name":"%[1]s","license":"%[1]s"}]}]}`, text),
+		"/v1alpha1/builds/0123456789abcdef_1/events": "event: phase\nid: 0\ndata: " + probe + "\n\nevent: log\nid: 1\ndata: " + probe + "\n\nevent: done\nid: 1\ndata: {\"succeeded\":false,\"message\":\"" + text + "\"}\n\n",
+	}
+	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := hostile[r.URL.Path]
+		if !ok {
+			good.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", map[bool]string{true: "text/event-stream", false: "application/json"}[strings.HasPrefix(answer, "event:")])
+		_, _ = io.WriteString(w, answer)
+	})))
+	t.Cleanup(front.Close)
+
+	b := openTab(t, browser, front.URL+"/some/where/?p="+url.QueryEscape(probe)+"&channel="+url.QueryEscape(probe))
+	b.await(`document.querySelector(".preflight .verdict")`)
+	b.eval(webField + ".focus()")
+	b.press("x")
+	b.await(`document.querySelector("#found li")?.innerText.includes("<img")`)
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("<script>")`)
+	b.good("hostile", front.URL)
+	b.eval(`document.querySelector(".result [role=status] a").click()`)
+	b.await(`document.querySelector(".log")?.innerText.includes("<script>")`)
+	b.await(`document.querySelector("table")?.innerText.includes("<img")`)
+	b.good("hostile-build", front.URL)
+	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
+		t.Error("what was shown was run")
+	}
+}
