@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-//go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs
+//go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs web/npm/*.LICENSE
 var webFiles embed.FS
 
 // keptForGood is for what has the digest of its content in its path.
@@ -102,7 +102,7 @@ const scriptKind = "text/javascript; charset=utf-8"
 func webKind(name string) string {
 	return map[string]string{
 		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-		".js": scriptKind, ".mjs": scriptKind,
+		".js": scriptKind, ".mjs": scriptKind, ".LICENSE": "text/plain; charset=utf-8",
 	}[path.Ext(name)]
 }
 
@@ -148,8 +148,8 @@ func resolved(name string, text []byte) (out []byte, err error) {
 	return out, err
 }
 
-// buildView is the path of the page of one build.
-var buildView = regexp.MustCompile(`^/view/builds/[0-9a-f]{16}_[0-9]{1,9}$`)
+// views are the paths of the page's views.
+var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -159,7 +159,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	at := r.URL.Path
 	depth := strings.Count(at, "/") - 1
 	switch {
-	case at == "/", buildView.MatchString(at):
+	case views.MatchString(at):
 		w.shell(depth).serve(rw, r)
 	case at == "/view", strings.HasPrefix(at, "/view/"):
 		text := w.missing(depth).head(rw, r)

@@ -108,7 +108,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 func TestWebIsStrict(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/nothing"} {
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/nothing"} {
 		got := open(t, h, at)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -136,6 +136,8 @@ func TestWebTakesNothingAway(t *testing.T) {
 		{"/", "text/html; charset=utf-8", 200},
 		{"/?p=samtools", "text/html; charset=utf-8", 200},
 		{"/view/builds/0123456789abcdef_12", "text/html; charset=utf-8", 200},
+		{"/view/inspect?image=a", "text/html; charset=utf-8", 200},
+		{"/view/inspect/", "text/html; charset=utf-8", 404},
 		{"/view/builds/0123456789ABCDEF_1", "text/html; charset=utf-8", 404},
 		{"/view", "text/html; charset=utf-8", 404},
 		{"/view/" + strings.Repeat("a/", 300), "text/html; charset=utf-8", 404},
@@ -162,7 +164,7 @@ func TestWebTakesNothingAway(t *testing.T) {
 func TestWebFindsItsFiles(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/a/b/c", "/view/"} {
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/a/b/c", "/view/"} {
 		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
 			if w := open(t, h, path.Join(path.Dir(at+"x"), m[1])); w.Code != http.StatusOK {
 				t.Errorf("%s leads to %s: %d", at, m[1], w.Code)

@@ -3,10 +3,11 @@ import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { Chips } from "./chips.js";
 import { html } from "./html.js";
-import { channels, dockerfile, entries, format, kind, order, platform, query, read, usualChannels } from "./order.js";
+import { channels, entries, format, kind, order, platform, query, read, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
+import { Dockerfile, Environment } from "./text.js";
 
 /**
  * A choice of one of a few.
@@ -37,14 +38,7 @@ function Channels() {
   </details>`;
 }
 
-function Recipe() {
-  return html`<div class="recipe"><label for="dockerfile">Dockerfile</label>
-    <textarea id="dockerfile" rows="12" spellcheck=${false} autocapitalize="none" placeholder=${"FROM docker.io/library/debian:bookworm-slim\nRUN apt-get update && apt-get install -y …"}
-      value=${dockerfile.value} onInput=${(/** @type {any} */ e) => (dockerfile.value = e.currentTarget.value)}></textarea>
-    <p class="note">Without files of your own: what it copies has to come from images. The command line sends a folder, too.</p></div>`;
-}
-
-const tabs = [["packages", "Packages"], ["dockerfile", "Dockerfile"]];
+const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"]];
 
 /** @param {KeyboardEvent} event */
 function turn(event) {
@@ -58,7 +52,7 @@ function turn(event) {
 
 function Submit() {
   const asking = result.value.state === "asking";
-  const impossible = kind.value === "packages" && answer.value.state === "impossible";
+  const impossible = answer.value.state === "impossible";
   return html`<button type="button" id="get" class="button" onClick=${submit} disabled=${!order.value || asking || impossible}>${asking ? "Asking…" : "Get container"}</button>`;
 }
 
@@ -75,10 +69,12 @@ export function Home() {
         tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}
     </div>
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${kind.value}`}>
-      ${kind.value === "packages"
-        ? html`<${Search} /><${Chips} />${!entries.value.length && html`<p class="empty">Nothing chosen yet. Type the name of a package, and choose it with Enter.</p>`}
-            <${Preflight} /><${Channels} />`
-        : html`<${Recipe} />`}
+      ${kind.value === "packages" && html`<${Search} /><${Chips} />
+        ${!entries.value.length && html`<p class="empty">Nothing chosen yet. Type the name of a package, and choose it with Enter.</p>`}`}
+      ${kind.value === "environment" && html`<${Environment} />`}
+      ${kind.value === "dockerfile" && html`<${Dockerfile} />`}
+      <${Preflight} />
+      ${kind.value === "packages" && html`<${Channels} />`}
       <${Machine} />
       <${Submit} />
     </div>

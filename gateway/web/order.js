@@ -1,15 +1,17 @@
 // What is being put together, and how it stands in the address, which can be shared:
 // it holds no secret, and never a name that was given out.
 import { computed, signal } from "@preact/signals";
+import { base64 } from "./api.js";
 
 /** Package specifications, as they are sent. */
 export const entries = signal(/** @type {string[]} */ ([]));
 export const channels = signal(/** @type {string[]} */ ([]));
 export const platform = signal("linux/amd64");
 export const format = signal("docker");
-/** "packages" or "dockerfile". */
+/** What it is made from: "packages", "environment" or "dockerfile". */
 export const kind = signal("packages");
-/** Not in the address: it may be long, and is nobody else's. */
+/** Files are not in the address: they may be long, and are nobody else's. */
+export const environment = signal("");
 export const dockerfile = signal("");
 
 export const usualChannels = ["conda-forge", "bioconda"];
@@ -64,18 +66,22 @@ export function plain(entry) {
   return version === undefined ? entry : withVersion(entry, version);
 }
 
+/** The Conda packages that are asked for, as requests have them; undefined if there are none. */
+export const packages = computed(() => {
+  if (kind.value === "environment" && environment.value.trim()) return { type: "CONDA", environment: base64(environment.value) };
+  if (kind.value !== "packages" || !entries.value.length) return undefined;
+  return { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
+});
+
 /** What is asked for: the body of a container request; undefined if there is nothing. */
 export const order = computed(() => {
-  const more = {
+  const recipe = kind.value === "dockerfile" && dockerfile.value.trim() && { containerFile: base64(dockerfile.value) };
+  const content = recipe || (packages.value && { packages: packages.value });
+  return content && {
+    ...content,
     ...(platform.value !== "linux/amd64" && { containerPlatform: platform.value }),
     ...(format.value !== "docker" && { format: format.value }),
   };
-  if (kind.value === "dockerfile") {
-    return dockerfile.value.trim() ? { dockerfile: dockerfile.value, ...more } : undefined;
-  }
-  if (!entries.value.length) return undefined;
-  const packages = { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
-  return { packages, ...more };
 });
 
 /** Reads an address's query. @param {string} query */
@@ -86,7 +92,8 @@ export function read(query) {
   const of = q.get("platform") ?? "";
   platform.value = ["linux/arm64", "linux/amd64,linux/arm64"].includes(of) ? of : "linux/amd64";
   format.value = q.get("format") === "sif" ? "sif" : "docker";
-  kind.value = q.get("from") === "dockerfile" ? "dockerfile" : "packages";
+  const from = q.get("from") ?? "";
+  kind.value = ["environment", "dockerfile"].includes(from) ? from : "packages";
 }
 
 /** The query that read understands. */

@@ -4,7 +4,7 @@ import { batch, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, Failure, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
-import { channels, entries, kind, plain, platforms } from "./order.js";
+import { channels, entries, kind, packages, plain, platforms } from "./order.js";
 
 /**
  * @typedef {{name: string, version: string, channel: string, size?: number}} Locked
@@ -21,9 +21,8 @@ import { channels, entries, kind, plain, platforms } from "./order.js";
 export const answer = signal(/** @type {Answer} */ ({ state: "none" }));
 
 function asking() {
-  const packages = { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
-  const body = { packages, platforms: platforms.value };
-  if (kind.value !== "packages" || !entries.value.length) {
+  const body = { packages: packages.value, platforms: platforms.value };
+  if (!body.packages) {
     answer.value = { state: "none" };
     return undefined;
   }
@@ -56,14 +55,14 @@ function follow(s) {
 
 /** @param {{lock: Lock, several: boolean}} props */
 function Contents({ lock, several }) {
-  const packages = lock.packages ?? [];
+  const all = lock.packages ?? [];
   const old = Object.keys(lock.outdated ?? {}).length > 0;
   return html`<details class="contents">
-    <summary>${count(packages.length, "package")}${lock.size ? `, ${size(lock.size)} to download` : ""}${several ? `, for ${lock.platform}` : ""}</summary>
+    <summary>${count(all.length, "package")}${lock.size ? `, ${size(lock.size)} to download` : ""}${several ? `, for ${lock.platform}` : ""}</summary>
     ${old && html`<p class="note">A channel could not be asked for news; an older list of its packages was used.</p>`}
     <div class="scroll" tabindex="0" role="region" aria-label=${`Packages for ${lock.platform}`}><table>
       <thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Channel</th><th scope="col" class="number">Size</th></tr></thead>
-      <tbody>${packages.map((p) => html`<tr key=${p.name}><td>${p.name}</td><td>${p.version}</td><td>${p.channel}</td>
+      <tbody>${all.map((p) => html`<tr key=${p.name}><td>${p.name}</td><td>${p.version}</td><td>${p.channel}</td>
         <td class="number">${p.size ? size(p.size) : ""}</td></tr>`)}</tbody>
     </table></div>
   </details>`;
@@ -82,13 +81,13 @@ export function Preflight() {
   return html`<div class=${`preflight ${a.state}`} aria-live="polite">
     ${a.state === "asking" && html`<p>Finding out what these stand for…</p>`}
     ${a.state === "unknown" && html`<p>${a.why || "Whether these fit together is known when they are built."}</p>`}
-    ${a.state === "possible" && html`<p class="verdict good">${entries.value.length > 1 ? "These fit together." : "This can be made."}</p>
+    ${a.state === "possible" && html`<p class="verdict good">${kind.value === "packages" && entries.value.length < 2 ? "This can be made." : "These fit together."}</p>
       ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}`}
     ${a.state === "impossible" && html`<p class="verdict bad">There is no such environment.</p>
       <p>${a.conflict.summary || a.message}</p>
       ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}
       ${a.suggestions.length > 0 && html`<p class="would">What would work:</p>
         <ul class="suggestions">${a.suggestions.map((s) => html`<li key=${s.change}>
-          <button type="button" onClick=${() => follow(s)}>${s.change}</button></li>`)}</ul>`}`}
+          ${kind.value === "packages" ? html`<button type="button" onClick=${() => follow(s)}>${s.change}</button>` : s.change}</li>`)}</ul>`}`}
   </div>`;
 }

@@ -1,7 +1,7 @@
 // The name that a request gets, how it is used, and how its build goes on.
 import { signal } from "@preact/signals";
-import { useEffect, useState } from "preact/hooks";
-import { base64, buildPage, call, root, words } from "./api.js";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { buildPage, call, root, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { order } from "./order.js";
@@ -18,16 +18,14 @@ export const result = signal(/** @type {Result} */ ({ state: "none" }));
 
 /** Asks for what is put together now. */
 export async function submit() {
-  const asked = order.value;
-  if (!asked) return;
-  const { dockerfile, ...rest } = /** @type {any} */ (asked);
-  const body = dockerfile === undefined ? rest : { containerFile: base64(dockerfile), ...rest };
+  const body = order.value;
+  if (!body) return;
   result.value = { state: "asking" };
   try {
     const given = await call("POST", "v1alpha2/container", { body });
-    if (order.peek() === asked) result.value = { state: "given", given, body };
+    if (order.peek() === body) result.value = { state: "given", given, body };
   } catch (err) {
-    if (order.peek() === asked) result.value = { state: "refused", message: words(err) };
+    if (order.peek() === body) result.value = { state: "refused", message: words(err) };
   }
 }
 
@@ -99,13 +97,15 @@ export function Result() {
   useEffect(() => order.subscribe(() => {
     result.value = { state: "none" };
   }), []);
+  const title = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => title.current?.focus(), [r.state === "given" && r.given.requestId]);
   if (r.state === "refused") {
     return html`<section class="result" role="alert"><h2>It cannot be made</h2><pre class="why">${r.message}</pre></section>`;
   }
   if (r.state !== "given") return null;
   const { given } = r;
   return html`<section class="result" aria-labelledby="result-title">
-    <h2 id="result-title">Your container</h2>
+    <h2 id="result-title" ref=${title} tabindex="-1">Your container</h2>
     <${Copied} large text=${given.targetImage} what="the name" />
     <${Uses} key=${given.targetImage} name=${given.targetImage} body=${r.body} />
     ${given.buildId && !given.succeeded

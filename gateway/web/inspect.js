@@ -1,0 +1,111 @@
+// What an image is made of, as its registry has it.
+import { useEffect, useState } from "preact/hooks";
+import { call, isAborted, words } from "./api.js";
+import { Copied } from "./copy.js";
+import { count, html, moment, size } from "./html.js";
+
+/**
+ * @typedef {{mediaType?: string, digest: string, size: number}} Layer
+ * @typedef {{env?: string[], cmd?: string[], entrypoint?: string[], user?: string, workingDir?: string, labels?: Record<string, string>}} Settings
+ * @typedef {{registry?: string, imageName?: string, reference?: string, digest?: string,
+ *   config?: {architecture?: string, created?: string, config?: Settings}, manifest?: {layers?: Layer[]}}} Container
+ * @typedef {{platform?: {os?: string, architecture?: string, variant?: string}}} Entry
+ * @typedef {{container: Container, index?: {manifests?: Entry[]}}} Found
+ * @typedef {{image: string, platform: string}} Asked
+ */
+
+/** Reads an address's query. @returns {Asked} */
+function asked() {
+  const q = new URLSearchParams(location.search);
+  return { image: q.get("image") ?? "", platform: q.get("platform") ?? "" };
+}
+
+/** Puts what is asked in the address, unless it holds the token of a name that was given out. @param {Asked} a */
+function show({ image, platform }) {
+  const q = new URLSearchParams({ image, ...(platform && { platform }) });
+  history.replaceState(null, "", image && !image.includes("/wt/") ? `?${q}` : location.pathname);
+}
+
+/** The platforms that an image can be had for. @param {Found} found */
+function platformsOf(found) {
+  const all = (found.index?.manifests ?? []).map((m) => [m.platform?.os, m.platform?.architecture, m.platform?.variant].filter(Boolean).join("/"));
+  return [...new Set(all)].filter((p) => p && !p.startsWith("unknown"));
+}
+
+/** @param {{title: string, list?: string[]}} props */
+function Row({ title, list }) {
+  return list?.length ? html`<dt>${title}</dt><dd><code>${list.join(" ")}</code></dd>` : null;
+}
+
+/** @param {{layers: Layer[]}} props */
+function Layers({ layers }) {
+  const all = layers.reduce((sum, l) => sum + l.size, 0);
+  return html`<section><h2>Layers</h2><p class="note">${count(layers.length, "layer")}, ${size(all)} to pull</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Layers"><table>
+      <thead><tr><th scope="col">Digest</th><th scope="col" class="number">Size</th></tr></thead>
+      <tbody>${layers.map((l, i) => html`<tr key=${i}><td class="digest">${l.digest}</td><td class="number">${size(l.size)}</td></tr>`)}</tbody>
+    </table></div></section>`;
+}
+
+/** @param {{title: string, lines: string[]}} props */
+function Lines({ title, lines }) {
+  if (!lines.length) return null;
+  return html`<section><h2>${title}</h2><pre class="source" tabindex="0" aria-label=${title}>${lines.join("\n")}</pre></section>`;
+}
+
+/** @param {{found: Found, platform: string, choose: (platform: string) => void}} props */
+function Image({ found, platform, choose }) {
+  const { container } = found;
+  const settings = container.config?.config ?? {};
+  const created = container.config?.created ?? "";
+  const all = platformsOf(found);
+  const shown = platform || all.find((p) => p === `linux/${container.config?.architecture}`);
+  return html`
+    <section aria-labelledby="image-title"><h2 id="image-title">${container.registry}/${container.imageName}${container.reference?.includes(":") ? "@" : ":"}${container.reference}</h2>
+    ${all.length > 1 && html`<div class="choices" role="group" aria-label="Platform">
+      ${all.map((p) => html`<button type="button" key=${p} aria-pressed=${p === shown} onClick=${() => choose(p)}>${p}</button>`)}</div>`}
+    <dl class="facts">
+      ${container.config?.architecture && html`<dt>Platform</dt><dd>${container.config.architecture}</dd>`}
+      ${created > "1971" && html`<dt>Made</dt><dd>${moment(created)}</dd>`}
+      <${Row} title="Entrypoint" list=${settings.entrypoint} />
+      <${Row} title="Command" list=${settings.cmd} />
+      <${Row} title="Folder" list=${settings.workingDir ? [settings.workingDir] : []} />
+      <${Row} title="User" list=${settings.user ? [settings.user] : []} />
+      ${container.digest && html`<dt>Digest</dt><dd><${Copied} text=${container.digest} what="the digest" /></dd>`}
+    </dl></section>
+    <${Layers} layers=${container.manifest?.layers ?? []} />
+    <${Lines} title="Variables" lines=${settings.env ?? []} />
+    <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />`;
+}
+
+export function Inspect() {
+  const [query, ask] = useState(asked);
+  const [typed, type] = useState(query.image);
+  const [found, tell] = useState(/** @type {Found | undefined} */ (undefined));
+  const [problem, say] = useState("");
+  useEffect(() => {
+    document.title = "Look inside an image · Slipway";
+    show(query);
+    if (!query.image) return undefined;
+    const ended = new AbortController();
+    tell(undefined);
+    say("");
+    const at = `v1alpha1/inspect${query.platform ? `?platform=${encodeURIComponent(query.platform)}` : ""}`;
+    call("POST", at, { body: { containerImage: query.image }, signal: ended.signal }).then(tell, (err) => isAborted(err) || say(words(err)));
+    return () => ended.abort();
+  }, [query]);
+  return html`
+    <h1>Look inside an image</h1>
+    <p class="lead">Any image that this service can read: one of a registry, or a name that it gave you.</p>
+    <form class="look" onSubmit=${(/** @type {Event} */ e) => {
+      e.preventDefault();
+      if (typed.trim()) ask({ image: typed.trim(), platform: "" });
+    }}>
+      <label for="image">Image</label>
+      <div class="line"><input id="image" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="docker.io/library/alpine:3.20"
+        value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button" disabled=${!typed.trim()}>Look inside</button></div>
+    </form>
+    <div role="status">${query.image && !found && !problem ? html`<p class="note">Asking its registry…</p>` : ""}</div>
+    ${problem && html`<div class="failed" role="alert"><h2>It cannot be read</h2><pre class="why">${problem}</pre></div>`}
+    ${found && html`<${Image} found=${found} platform=${query.platform} choose=${(/** @type {string} */ platform) => ask({ ...query, platform })} />`}`;
+}
