@@ -40,13 +40,15 @@ func webChannel(t *testing.T) *httptest.Server {
 	return s
 }
 
-func webProgram(t *testing.T) *program {
+// webProgram also returns the image that packages are put on.
+func webProgram(t *testing.T) (p *program, base string) {
 	t.Helper()
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
 	s := bare(lab.URL)
 	s["conda_channels"] = "conda-forge=" + lab.URL + "/lab,bioconda=" + lab.URL + "/lab"
-	s["conda_base_image"] = up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
-	return oneProcess(t, common(t, []string{up.Host}, s))
+	base = up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	s["conda_base_image"] = base
+	return oneProcess(t, common(t, []string{up.Host}, s)), base
 }
 
 const (
@@ -60,7 +62,7 @@ const (
 func TestWebPage(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p := webProgram(t)
+	p, _ := webProgram(t)
 	b := openTab(t, browser, p.url+"/")
 	b.await(webField)
 	b.good("empty", p.url)
@@ -112,12 +114,80 @@ func TestWebPage(t *testing.T) {
 	}
 }
 
+// TestWebPageFromFiles makes an image of an environment file, and of a Dockerfile where
+// none is built, with the tabs turned by the keyboard.
+func TestWebPageFromFiles(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	b := openTab(t, browser, p.url+"/")
+	b.await(`document.querySelector("[role=tab]")`)
+	b.eval(`document.querySelector("#tab-packages").focus()`)
+	b.press(kb.ArrowRight)
+	b.await(`document.querySelector("#environment")`)
+	b.eval(`document.querySelector("#environment").focus()`)
+	b.press("name: tools\rdependencies:\r  - samtools=1.20\r  - htslib=1.17")
+	b.await(webVerdict + ` === "There is no such environment."`)
+	b.good("impossible environment", p.url)
+	b.press(kb.Backspace + kb.Backspace + "20")
+	b.await(webVerdict + ` === "These fit together."`)
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`)
+	b.await(`document.activeElement.id === "result-title"`)
+	b.good("environment", p.url)
+	if content := files(t, pull(t, b.text(`document.querySelector(".copied.large code").innerText`), "amd64")); content["opt/conda/share/samtools"] == "" {
+		t.Error("samtools is not in the image")
+	}
+
+	b.eval(`document.querySelector("#tab-environment").focus()`)
+	b.press(kb.ArrowRight)
+	b.await(`document.querySelector("#dockerfile")`)
+	b.eval(`document.querySelector("#dockerfile").focus()`)
+	b.press("FROM scratch")
+	b.await("!" + webSubmit + ".disabled")
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".result .why")?.innerText.includes("cannot build")`)
+	b.good("refused", p.url)
+}
+
+// TestWebPageLooksInside shows what an image is made of, for the platform that one
+// chooses, and does not put a name that was given out into the address.
+func TestWebPageLooksInside(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	b := openTab(t, browser, p.url+"/")
+	b.await(`document.querySelector("nav a")`)
+	b.eval(`document.querySelector("nav a").click()`)
+	b.await(`document.querySelector("#image")`)
+	b.good("inspect", p.url)
+	b.eval(`document.querySelector("#image").focus()`)
+	b.press(base + kb.Enter)
+	b.await(`document.querySelector("[aria-pressed=true]")?.innerText === "linux/amd64"`)
+	b.eval(`document.querySelector("[aria-pressed=false]").click()`)
+	b.await(`document.querySelector("[aria-pressed=true]")?.innerText === "linux/arm64" && document.querySelector(".facts dd").innerText === "arm64"`)
+	b.await(`new URLSearchParams(location.search).get("image") && location.search.includes("arm64")`)
+	b.good("inspected", p.url)
+
+	name := p.submit(map[string]any{"containerImage": base, "containerConfig": map[string]any{"env": []string{"GREETING=hello"}}})
+	b.eval(`document.querySelector("#image").select()`)
+	b.press(name + kb.Enter)
+	b.await(`document.querySelector(".source")?.innerText.includes("GREETING=hello")`)
+	if at := b.text("location.href"); at != p.url+"/view/inspect" {
+		t.Errorf("the address is %s", at)
+	}
+	b.eval(`document.querySelector("#image").select()`)
+	b.press(base + "-of-nobody" + kb.Enter)
+	b.await(`document.querySelector(".failed .why")?.innerText`)
+	b.good("inspected nothing", p.url)
+}
+
 // TestWebPageSaysWhy: a build that fails is explained where one waits for it, and first
 // of all on its own page; what is not there, and what is no page, is said so.
 func TestWebPageSaysWhy(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p := webProgram(t)
+	p, _ := webProgram(t)
 	b := openTab(t, browser, p.url+"/?p=broken")
 	b.await(webVerdict + ` === "This can be made."`)
 	b.eval(webSubmit + ".click()")
@@ -129,15 +199,6 @@ func TestWebPageSaysWhy(t *testing.T) {
 
 	b = openTab(t, browser, p.url+"/?p=samtoools")
 	b.await(webVerdict + ` === "There is no such environment."`)
-	b = openTab(t, browser, p.url+"/?from=dockerfile")
-	b.await(`document.querySelector("#dockerfile")`)
-	b.eval(`document.querySelector("#dockerfile").focus()`)
-	b.press("FROM scratch")
-	b.await("!" + webSubmit + ".disabled")
-	b.eval(webSubmit + ".click()")
-	b.await(`document.querySelector(".result .why")?.innerText`)
-	b.good("refused", p.url)
-
 	b = openTab(t, browser, p.url+"/view/builds/0000000000000000_1")
 	b.await(`document.querySelector("h1").innerText === "There is no such build"`)
 	if r := request(t, http.MethodGet, p.url+"/view/nothing/at/all", nil); r.status != http.StatusNotFound {
@@ -156,7 +217,7 @@ const probe = `<img src=/probe onerror="document.title='run'"><script>document.t
 func TestWebPageShowsText(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p := webProgram(t)
+	p, _ := webProgram(t)
 	at, err := url.Parse(p.url)
 	if err != nil {
 		t.Fatal(err)
