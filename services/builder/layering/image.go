@@ -44,6 +44,8 @@ type Environment struct {
 	Packages []Package
 	// Layers, of Maker.Layers, lowest first.
 	Layers []Layer
+	// Compression is for the image's own layer; "" is Gzip.
+	Compression Compression
 }
 
 // Image is an image for one platform.

@@ -101,6 +101,33 @@ func TestPinned(t *testing.T) {
 	}
 }
 
+// TestLevels: the tar is the same at every level, and so are the bytes of the layer, run
+// after run.
+func TestLevels(t *testing.T) {
+	t.Parallel()
+	const file = "libzlib-1.2.13-h31becfc_5.conda"
+	plain, _ := lay(t, file, layering.Gzip)
+	sizes := map[layering.Compression]int64{}
+	for _, c := range []layering.Compression{
+		layering.Gzip.At(0), layering.Gzip.At(1), layering.Gzip.At(6), layering.Gzip.At(9),
+		layering.Zstd, layering.Zstd.At(1), layering.Zstd.At(19), layering.Zstd.At(22),
+	} {
+		p, blob := lay(t, file, c)
+		again, _ := lay(t, file, c)
+		if p.Digest != again.Digest || p.DiffID != plain.DiffID || digest.FromBytes(untared(t, p, blob)) != plain.DiffID {
+			t.Errorf("%s: it is %s of %s, then %s; the tar is %s", c, p.Digest, p.DiffID, again.Digest, plain.DiffID)
+		}
+		if isZstd := p.MediaType == ocispec.MediaTypeImageLayerZstd; isZstd != strings.HasPrefix(string(c), "zstd") {
+			t.Errorf("%s: it is %s", c, p.MediaType)
+		}
+		sizes[c] = p.Size
+	}
+	if sizes[layering.Gzip.At(6)] != plain.Size || sizes[layering.Gzip.At(0)] <= sizes[layering.Gzip.At(1)] || sizes[layering.Gzip.At(1)] <= sizes[layering.Gzip.At(9)] ||
+		sizes[layering.Zstd.At(1)] <= sizes[layering.Zstd.At(19)] {
+		t.Errorf("usual is %d bytes; %v", plain.Size, sizes)
+	}
+}
+
 // untared is the tar of a layer.
 func untared(t *testing.T, p layering.Package, blob []byte) []byte {
 	t.Helper()

@@ -14,6 +14,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -29,7 +31,8 @@ const Version = 1
 // Prefix is where environments are in images.
 const Prefix = "/opt/conda"
 
-// Compression is how layers are compressed.
+// Compression is how layers are compressed: Gzip or Zstd, or one of these At a level. It
+// is in the keys of layers as it is.
 type Compression string
 
 // Every engine reads gzip; zstd is smaller, and for engines since about 2022.
@@ -37,6 +40,19 @@ const (
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
 )
+
+// At is the same with a level: of gzip 0 to 9, of zstd 1 to 22. Levels of zstd that its
+// encoder does not tell apart give the same bytes.
+func (c Compression) At(level int) Compression {
+	return Compression(fmt.Sprintf("%s:%d", c, level))
+}
+
+// split is what is asked for; isAt is false where that is no level.
+func (c Compression) split() (kind Compression, level int, isAt bool) {
+	name, text, isAt := strings.Cut(string(c), ":")
+	level, err := strconv.Atoi(text)
+	return Compression(name), level, isAt && err == nil
+}
 
 // Layer is a layer of an image.
 type Layer struct {
@@ -118,7 +134,7 @@ func placeOf(rec conda.Record, python artifact.Python, scratch string) artifact.
 
 // mediaType is that of layers with a compression.
 func (c Compression) mediaType() string {
-	if c == Zstd {
+	if kind, _, _ := c.split(); kind == Zstd {
 		return ocispec.MediaTypeImageLayerZstd
 	}
 	return ocispec.MediaTypeImageLayerGzip

@@ -45,14 +45,27 @@ func newTarball(out io.Writer, prefix string, c Compression) (*tarball, error) {
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
 	t.buffer = bufio.NewWriterSize(t.packed, 64<<10)
 	var err error
-	if c == Zstd {
-		// The number of processors must not show in the bytes.
-		t.packer, err = zstd.NewWriter(t.buffer, zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
-	} else {
-		t.packer, err = gzip.NewWriterLevel(t.buffer, gzipLevel)
-	}
+	t.packer, err = c.writer(t.buffer)
 	t.tar = tar.NewWriter(io.MultiWriter(t.packer, t.raw))
 	return t, err
+}
+
+// writer compresses.
+func (c Compression) writer(out io.Writer) (io.WriteCloser, error) {
+	kind, level, isAt := c.split()
+	if kind == Zstd {
+		speed := zstd.SpeedDefault
+		if isAt {
+			speed = zstd.EncoderLevelFromZstd(level)
+		}
+		// The number of processors must not show in the bytes; and every level is read
+		// with as little memory.
+		return zstd.NewWriter(out, zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
+	}
+	if !isAt {
+		level = gzipLevel
+	}
+	return gzip.NewWriterLevel(out, level)
 }
 
 // Put implements artifact.Sink.
