@@ -56,7 +56,7 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 	if recipe.GetEngine() != engineConda { // else these are a few lines of it
 		b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
 	}
-	b.CondaFile = rpc.Optional(recipe.GetCondaFile())
+	b.CondaFile, b.BuildCompression = rpc.Optional(recipe.GetCondaFile()), recipe.GetCompression()
 	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
 	return &buildv1.DescribeBuildResponse{Build: b}, nil
 }

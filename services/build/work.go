@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -64,8 +65,15 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 }
 
 // cacheScope names the caches of one owner: nobody finds there what another's
-// build has left.
-func cacheScope(r record) string { return hash(r.owner + "\n" + r.request.GetScope())[:16] }
+// build has left. So are those of another compression apart: a layer that is found stays
+// as it was compressed.
+func cacheScope(r record) string {
+	name := r.owner + "\n" + r.request.GetScope()
+	if c := r.request.GetRecipe().GetCompression(); c != nil {
+		name += fmt.Sprintf("\n%s %t %d %t", c.GetMode(), c.Level != nil, c.GetLevel(), c.GetForce())
+	}
+	return hash(name)[:16]
+}
 
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))

@@ -36,9 +36,9 @@ func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, job Job, d
 		return nil
 	}
 	ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
-	opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: map[string]string{
+	opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: compress(map[string]string{
 		"ref": ref, "mode": "max", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true",
-	}}}
+	}, job.Recipe.GetCompression())}}
 	return k.importCache(ctx, opt, job, dir, out)
 }
 

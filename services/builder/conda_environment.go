@@ -94,7 +94,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 				stop(e.tooLarge())
 			}
 		}},
-		Store: e.store, Scope: e.scope(), Scratch: e.scratch(),
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()),
 		Known: func(there, n int) {
 			missing = n
 			text := fmt.Sprintf("%d of %d packages are there as layers", there, there+n)
@@ -133,6 +133,7 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	specs := wanted(e.records)
 	image, err := layering.Environment{
 		Base: base, Platform: platform, Title: fault.Clip(strings.Join(specs, " "), titleBytes), Specs: specs, Records: e.records, Packages: packages, Layers: layers,
+		Compression: layersOf(e.job.Recipe.GetCompression()),
 	}.Image()
 	if err != nil {
 		return layering.Image{}, blamed(err)

@@ -23,6 +23,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 
@@ -152,18 +153,47 @@ func (b *bench) job(records []conda.Record, change ...func(*builder.Job)) builde
 
 func (b *bench) pulled(platform string) v1.Image {
 	b.t.Helper()
-	ref, err := name.ParseReference(b.images.Host+"/team/env:1", name.Insecure)
+	img := b.tagged("1", platform)
+	if err := validate.Image(img); err != nil {
+		b.t.Fatal(err)
+	}
+	return img
+}
+
+// tagged is the image that a job has pushed, not looked into.
+func (b *bench) tagged(tag, platform string) v1.Image {
+	b.t.Helper()
+	ref, err := name.ParseReference(b.images.Host+"/team/env:"+tag, name.Insecure)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	img, err := remote.Image(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: platform}))
-	if err == nil {
-		err = validate.Image(img)
-	}
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	return img
+}
+
+// unpacked wants every layer of an image to hold what its configuration says.
+func unpacked(t *testing.T, img v1.Image) {
+	t.Helper()
+	cf, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	layers, err := img.Layers()
+	if err != nil || len(layers) != len(cf.RootFS.DiffIDs) {
+		t.Fatalf("%d layers of %d, %v", len(layers), len(cf.RootFS.DiffIDs), err)
+	}
+	for i, l := range layers {
+		content, err := l.Uncompressed() // gzip or zstd
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, _, err := v1.SHA256(content); err != nil || id != cf.RootFS.DiffIDs[i] {
+			t.Errorf("layer %d is %s, %v, instead of %s", i, id, err, cf.RootFS.DiffIDs[i])
+		}
+	}
 }
 
 // TestConda makes an image of a lock; then again after a kill, from the layers that are
@@ -215,6 +245,54 @@ func TestConda(t *testing.T) {
 	}
 	if cf, err := b.pulled("arm64").ConfigFile(); err != nil || cf.Architecture != "arm64" || !strings.Contains(strings.Join(cf.Config.Env, "\n"), "GREETING=hello") {
 		t.Errorf("frozen for arm64 it is %+v, %v", cf, err)
+	}
+}
+
+// TestCondaCompressed: the layers of packages are compressed as the recipe says, with the
+// same bytes on every worker; those of the base image stay. A worker that has the
+// packages' layers otherwise makes them anew.
+func TestCondaCompressed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	dir, level := t.TempDir(), int32(19)
+	if _, err := b.engine(dir).Build(t.Context(), b.job(b.curl()), &lines{}); err != nil {
+		t.Fatal(err)
+	}
+	plain := b.pulled("amd64")
+	job := b.job(b.curl(), func(j *builder.Job) { j.Recipe.Compression = &containerv1.Compression{Mode: "zstd", Level: &level} })
+	first, err := b.engine(dir).Build(t.Context(), job, &lines{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	img := b.tagged("1", "amd64")
+	unpacked(t, img)
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := plain.Manifest()
+	if err != nil || len(m.Layers) != len(was.Layers) {
+		t.Fatalf("%d layers, %v", len(m.Layers), err)
+	}
+	for i, l := range m.Layers {
+		switch n := len(m.Layers) - 3; { // two packages, and the environment's own
+		case i < n && l.Digest != was.Layers[i].Digest:
+			t.Errorf("layer %d of the base image is %v", i, l)
+		case i >= n && l.MediaType != ocispec.MediaTypeImageLayerZstd:
+			t.Errorf("layer %d is %s", i, l.MediaType)
+		}
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, err := plain.ConfigFile(); err != nil || !slices.Equal(cf.RootFS.DiffIDs, before.RootFS.DiffIDs) {
+		t.Errorf("it holds %v, and not %v, %v", cf.RootFS.DiffIDs, before, err)
+	}
+	for _, where := range []string{dir, t.TempDir()} {
+		if again, err := b.engine(where).Build(t.Context(), job, &lines{}); again != first || err != nil {
+			t.Errorf("again it is %s, %v; it was %s", again, err, first)
+		}
 	}
 }
 

@@ -226,7 +226,7 @@ func exported(job Job) map[string]string {
 	if job.Recipe.GetConfig() != nil {
 		a["name"], a["push-by-digest"] = targetName(job.Target), "true"
 	}
-	return a
+	return compress(a, job.Recipe.GetCompression())
 }
 
 // rootOwned is a folder whose files belong to root, whoever this process is.

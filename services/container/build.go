@@ -71,7 +71,7 @@ func (s *Service) partRequest(ctx context.Context, r request, p part, who *platf
 func (r request) message(p ocispec.Platform) *buildv1.Recipe {
 	out := &buildv1.Recipe{
 		ContainerFile: r.recipe.containerFile, Files: r.recipe.files, Platform: platforms.Format(p),
-		Format: "oci", Engine: "buildkit", CondaFile: r.recipe.condaFile,
+		Format: "oci", Engine: "buildkit", CondaFile: r.recipe.condaFile, Compression: compressionOf(r.raw),
 	}
 	if l := r.raw.GetBuildContext(); l.GetLocation() != "" {
 		out.Context = layerWithoutContent(l)
@@ -98,7 +98,7 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 	out.ContentId = out.GetContentDigest()[:16]
 	out.Recipe = &buildv1.Recipe{
 		Engine: "index", Format: "oci", Platform: oci.Platforms(r.platforms),
-		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile,
+		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile, Compression: compressionOf(r.raw),
 	}
 	r.setName(out, to)
 	out.Lock, out.Preface = nil, ""
@@ -113,7 +113,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	out := proto.CloneOf(b)
 	out.Recipe = &buildv1.Recipe{
 		Engine: formatSif, Format: formatSif, Platform: b.GetRecipe().GetPlatform(),
-		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile,
+		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile, Compression: compressionOf(r.raw),
 	}
 	if r.addsToSif() {
 		out.Recipe.Config = r.added()

@@ -40,6 +40,7 @@ func contentDigest(r *buildv1.Recipe, registry, repository, scope string) string
 	if src := r.GetSource(); src != nil {
 		w.text(src.GetRegistry(), src.GetRepository(), src.GetReference())
 	}
+	w.compression(r.GetCompression())
 	return hex.EncodeToString(w.Sum(nil))
 }
 

@@ -215,6 +215,30 @@ func refused(req *buildv1.SubmitBuildRequest, engine string) error {
 	return nil
 }
 
+// TestPackagesCompressed: how their layers are compressed goes with the packages, and is
+// not what a request stands for.
+func TestPackagesCompressed(t *testing.T) {
+	t.Parallel()
+	conda := &solver{answer: solvedTo()}
+	s := newSolvedSite(t, conda, time.Minute)
+	plain := s.must(t, s.packages("samtools"))
+	level := int32(19)
+	asked := s.packages("samtools")
+	asked.Compression = &containerv1.Compression{Mode: "zstd", Level: &level}
+	got := s.must(t, asked)
+	if r := s.builds.last(t).GetRecipe(); r.GetEngine() != "conda" || r.GetCompression().GetMode() != "zstd" || r.GetCompression().GetLevel() != 19 {
+		t.Errorf("the build room is asked for %v", r)
+	}
+	if got.GetBuildId() == plain.GetBuildId() || len(conda.asked) != 1 {
+		t.Errorf("it is %v, without compression %v; solved %d times", got, plain, len(conda.asked))
+	}
+	usual := s.packages("samtools")
+	usual.Compression = &containerv1.Compression{Mode: "gzip"}
+	if same := s.must(t, usual); same.GetBuildId() != plain.GetBuildId() {
+		t.Errorf("with what is usual it is %v, and was %v", same, plain)
+	}
+}
+
 // TestRefresh: a request that is solved anew stands for something new from then on, for
 // who asked; where that is the same packages, it is the same image.
 func TestRefresh(t *testing.T) {

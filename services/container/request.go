@@ -71,6 +71,9 @@ func (r *request) readContent(deprecated bool, usual conda.Images) error {
 			return err
 		}
 	}
+	if err := checkCompressed(r.raw, r.recipe); err != nil {
+		return err
+	}
 	return checkRefresh(r.raw, r.recipe)
 }
 

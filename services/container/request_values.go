@@ -39,6 +39,9 @@ func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	if err := checkTimestamp(r.GetTimestamp()); err != nil {
 		return nil, err
 	}
+	if err := checkCompression(r.GetCompression()); err != nil {
+		return nil, err
+	}
 	if err := checkRecipe(r); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,6 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		{"mirror", r.GetMirror()},
 		{"scanMode", r.GetScanMode() != "" && r.GetScanMode() != "none"},
 		{"scanLevels", len(r.GetScanLevels()) > 0},
-		{"buildCompression", len(r.GetBuildCompression().GetFields()) > 0},
 	} {
 		if f.asked {
 			return fault.Invalid.Newf("%s is not supported; leave it out", f.name)

@@ -320,5 +320,6 @@ func withoutSecrets(r *containerv1.ContainerRequest) *containerv1.ContainerReque
 		NameStrategy:      r.GetNameStrategy(),
 		BuildTemplate:     r.GetBuildTemplate(),
 		ContainerIncludes: r.GetContainerIncludes(),
+		Compression:       r.GetCompression(),
 	}
 }

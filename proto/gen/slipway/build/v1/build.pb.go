@@ -14,9 +14,10 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
-	v1 "slipway.dev/proto/gen/slipway/conda/v1"
+	v11 "slipway.dev/proto/gen/slipway/conda/v1"
+	v1 "slipway.dev/proto/gen/slipway/container/v1"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
-	v11 "slipway.dev/proto/gen/slipway/platform/v1"
+	v12 "slipway.dev/proto/gen/slipway/platform/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -344,9 +345,11 @@ type Build struct {
 	Duration *float64 `protobuf:"fixed64,14,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
 	// True if the image lies in a repository of the service itself: then it is pulled
 	// by the names that requests get, and not as target_image.
-	Served        *bool `protobuf:"varint,15,opt,name=served,proto3,oneof" json:"served,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Served *bool `protobuf:"varint,15,opt,name=served,proto3,oneof" json:"served,omitempty"`
+	// How its layers are compressed, if the request said that.
+	BuildCompression *v1.Compression `protobuf:"bytes,16,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Build) Reset() {
@@ -482,6 +485,13 @@ func (x *Build) GetServed() bool {
 		return *x.Served
 	}
 	return false
+}
+
+func (x *Build) GetBuildCompression() *v1.Compression {
+	if x != nil {
+		return x.BuildCompression
+	}
+	return nil
 }
 
 // GetBuildStatusRequest names a build.
@@ -690,7 +700,7 @@ func (x *GetBuildLockRequest) GetFormat() string {
 type GetBuildLockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock for each platform of the build.
-	Locks []*v1.PlatformLock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
+	Locks []*v11.PlatformLock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
 	// The lock as text, if a format was requested: then this alone is the response.
 	Text          *string `protobuf:"bytes,2,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -727,7 +737,7 @@ func (*GetBuildLockResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *GetBuildLockResponse) GetLocks() []*v1.PlatformLock {
+func (x *GetBuildLockResponse) GetLocks() []*v11.PlatformLock {
 	if x != nil {
 		return x.Locks
 	}
@@ -757,7 +767,7 @@ type SubmitBuildRequest struct {
 	// that it is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	// On whose behalf; absent for an anonymous caller.
-	Identity *v11.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity *v12.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Address of the client, for the limits of anonymous callers.
 	ClientIp string `protobuf:"bytes,7,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
 	// Whether to say only what would happen, without starting or charging
@@ -776,7 +786,7 @@ type SubmitBuildRequest struct {
 	// recipe's platform; absent where that is not known. The engine
 	// "conda" makes the image of it; with any other it decides nothing any more, and is
 	// kept to be shown. A build that is made of others has none of its own.
-	Lock *v1.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
+	Lock *v11.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
 	// A line that the build's log begins with; "" for none.
 	Preface       string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -848,7 +858,7 @@ func (x *SubmitBuildRequest) GetScope() string {
 	return ""
 }
 
-func (x *SubmitBuildRequest) GetIdentity() *v11.Identity {
+func (x *SubmitBuildRequest) GetIdentity() *v12.Identity {
 	if x != nil {
 		return x.Identity
 	}
@@ -890,7 +900,7 @@ func (x *SubmitBuildRequest) GetRepositories() []string {
 	return nil
 }
 
-func (x *SubmitBuildRequest) GetLock() *v1.SolvePackagesResponse {
+func (x *SubmitBuildRequest) GetLock() *v11.SolvePackagesResponse {
 	if x != nil {
 		return x.Lock
 	}
@@ -1203,7 +1213,7 @@ type LocateBuildResponse struct {
 	// Whose it is, if only that identity may have it; "" means that it is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Who started the build; absent for an anonymous caller.
-	Identity *v11.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity *v12.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// How the build stands.
 	State BuildState `protobuf:"varint,7,opt,name=state,proto3,enum=slipway.build.v1.BuildState" json:"state,omitempty"`
 	// Why it failed: one of Build's reasons.
@@ -1282,7 +1292,7 @@ func (x *LocateBuildResponse) GetScope() string {
 	return ""
 }
 
-func (x *LocateBuildResponse) GetIdentity() *v11.Identity {
+func (x *LocateBuildResponse) GetIdentity() *v12.Identity {
 	if x != nil {
 		return x.Identity
 	}
@@ -1747,7 +1757,7 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
 	"\x11ListBuildsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x05R\x06offset\x12\x12\n" +
@@ -1761,7 +1771,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xe1\x05\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb1\x06\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -1781,7 +1791,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
 	"\bduration\x18\x0e \x01(\x01H\fR\bduration\x88\x01\x01\x12\x1b\n" +
-	"\x06served\x18\x0f \x01(\bH\rR\x06served\x88\x01\x01B\v\n" +
+	"\x06served\x18\x0f \x01(\bH\rR\x06served\x88\x01\x01\x12N\n" +
+	"\x11build_compression\x18\x10 \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompressionB\v\n" +
 	"\t_build_idB\t\n" +
 	"\a_statusB\f\n" +
 	"\n" +
@@ -1934,83 +1945,85 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_slipway_build_v1_build_proto_goTypes = []any{
-	(BuildState)(0),                  // 0: slipway.build.v1.BuildState
-	(*ListBuildsRequest)(nil),        // 1: slipway.build.v1.ListBuildsRequest
-	(*ListBuildsResponse)(nil),       // 2: slipway.build.v1.ListBuildsResponse
-	(*DescribeBuildRequest)(nil),     // 3: slipway.build.v1.DescribeBuildRequest
-	(*DescribeBuildResponse)(nil),    // 4: slipway.build.v1.DescribeBuildResponse
-	(*Build)(nil),                    // 5: slipway.build.v1.Build
-	(*GetBuildStatusRequest)(nil),    // 6: slipway.build.v1.GetBuildStatusRequest
-	(*GetBuildStatusResponse)(nil),   // 7: slipway.build.v1.GetBuildStatusResponse
-	(*GetBuildLockRequest)(nil),      // 8: slipway.build.v1.GetBuildLockRequest
-	(*GetBuildLockResponse)(nil),     // 9: slipway.build.v1.GetBuildLockResponse
-	(*SubmitBuildRequest)(nil),       // 10: slipway.build.v1.SubmitBuildRequest
-	(*SubmitBuildResponse)(nil),      // 11: slipway.build.v1.SubmitBuildResponse
-	(*AwaitBuildRequest)(nil),        // 12: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),       // 13: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),       // 14: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),      // 15: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),       // 16: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),      // 17: slipway.build.v1.ListEnginesResponse
-	(*Engine)(nil),                   // 18: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),       // 19: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),      // 20: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),        // 21: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),       // 22: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                  // 23: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),    // 24: google.protobuf.Timestamp
-	(*v1.PlatformLock)(nil),          // 25: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                   // 26: slipway.build.v1.Recipe
-	(*Target)(nil),                   // 27: slipway.build.v1.Target
-	(*v11.Identity)(nil),             // 28: slipway.platform.v1.Identity
-	(*v1.SolvePackagesResponse)(nil), // 29: slipway.conda.v1.SolvePackagesResponse
+	(BuildState)(0),                   // 0: slipway.build.v1.BuildState
+	(*ListBuildsRequest)(nil),         // 1: slipway.build.v1.ListBuildsRequest
+	(*ListBuildsResponse)(nil),        // 2: slipway.build.v1.ListBuildsResponse
+	(*DescribeBuildRequest)(nil),      // 3: slipway.build.v1.DescribeBuildRequest
+	(*DescribeBuildResponse)(nil),     // 4: slipway.build.v1.DescribeBuildResponse
+	(*Build)(nil),                     // 5: slipway.build.v1.Build
+	(*GetBuildStatusRequest)(nil),     // 6: slipway.build.v1.GetBuildStatusRequest
+	(*GetBuildStatusResponse)(nil),    // 7: slipway.build.v1.GetBuildStatusResponse
+	(*GetBuildLockRequest)(nil),       // 8: slipway.build.v1.GetBuildLockRequest
+	(*GetBuildLockResponse)(nil),      // 9: slipway.build.v1.GetBuildLockResponse
+	(*SubmitBuildRequest)(nil),        // 10: slipway.build.v1.SubmitBuildRequest
+	(*SubmitBuildResponse)(nil),       // 11: slipway.build.v1.SubmitBuildResponse
+	(*AwaitBuildRequest)(nil),         // 12: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),        // 13: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),        // 14: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),       // 15: slipway.build.v1.LocateBuildResponse
+	(*ListEnginesRequest)(nil),        // 16: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),       // 17: slipway.build.v1.ListEnginesResponse
+	(*Engine)(nil),                    // 18: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),        // 19: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),       // 20: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),         // 21: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 22: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 23: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),     // 24: google.protobuf.Timestamp
+	(*v1.Compression)(nil),            // 25: slipway.container.v1.Compression
+	(*v11.PlatformLock)(nil),          // 26: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                    // 27: slipway.build.v1.Recipe
+	(*Target)(nil),                    // 28: slipway.build.v1.Target
+	(*v12.Identity)(nil),              // 29: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil), // 30: slipway.conda.v1.SolvePackagesResponse
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
 	24, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	24, // 3: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	25, // 4: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	26, // 5: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	27, // 6: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	28, // 7: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	10, // 8: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	29, // 9: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	0,  // 10: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	24, // 11: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	24, // 12: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	24, // 13: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	27, // 14: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	28, // 15: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 16: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	18, // 17: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	23, // 18: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 19: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 20: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 21: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 22: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 23: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 24: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 25: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 26: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	16, // 27: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	19, // 28: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 29: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 30: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 31: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 32: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 33: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 34: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 35: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 36: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	17, // 37: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	20, // 38: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 39: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	30, // [30:40] is the sub-list for method output_type
-	20, // [20:30] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	25, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	24, // 4: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	26, // 5: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	27, // 6: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	28, // 7: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	29, // 8: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	10, // 9: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	30, // 10: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	0,  // 11: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	24, // 12: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	24, // 13: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	24, // 14: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	28, // 15: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	29, // 16: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 17: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	18, // 18: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	23, // 19: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 20: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 21: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 22: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 23: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 24: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 25: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 26: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 27: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	16, // 28: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	19, // 29: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 30: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 31: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 32: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 33: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 34: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 35: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 36: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 37: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	17, // 38: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	20, // 39: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 40: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }

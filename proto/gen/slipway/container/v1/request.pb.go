@@ -12,7 +12,6 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	v1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -96,15 +95,14 @@ type ContainerRequest struct {
 	ScanMode string `protobuf:"bytes,27,opt,name=scan_mode,json=scanMode,proto3" json:"scan_mode,omitempty"`
 	// Reserved for security scans; only an empty list is accepted.
 	ScanLevels []string `protobuf:"bytes,28,rep,name=scan_levels,json=scanLevels,proto3" json:"scan_levels,omitempty"`
-	// Reserved for the compression of built layers; only an empty object is
-	// accepted.
-	BuildCompression *structpb.Struct `protobuf:"bytes,29,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
 	// Images whose layers are put on top, above those of container_config, in this order;
 	// at most 10, each named like container_image.
 	ContainerIncludes []string `protobuf:"bytes,30,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
 	// Whether Conda packages are solved anew, though the request is remembered; what they
 	// stand for then is remembered for this caller.
-	Refresh       bool `protobuf:"varint,31,opt,name=refresh,proto3" json:"refresh,omitempty"`
+	Refresh bool `protobuf:"varint,31,opt,name=refresh,proto3" json:"refresh,omitempty"`
+	// How the layers of what is built are compressed; absent for gzip.
+	Compression   *Compression `protobuf:"bytes,32,opt,name=compression,json=buildCompression,proto3" json:"compression,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -335,13 +333,6 @@ func (x *ContainerRequest) GetScanLevels() []string {
 	return nil
 }
 
-func (x *ContainerRequest) GetBuildCompression() *structpb.Struct {
-	if x != nil {
-		return x.BuildCompression
-	}
-	return nil
-}
-
 func (x *ContainerRequest) GetContainerIncludes() []string {
 	if x != nil {
 		return x.ContainerIncludes
@@ -352,6 +343,79 @@ func (x *ContainerRequest) GetContainerIncludes() []string {
 func (x *ContainerRequest) GetRefresh() bool {
 	if x != nil {
 		return x.Refresh
+	}
+	return false
+}
+
+func (x *ContainerRequest) GetCompression() *Compression {
+	if x != nil {
+		return x.Compression
+	}
+	return nil
+}
+
+// Compression is how the layers of what is built are compressed.
+type Compression struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "gzip" (the default), "zstd", or "estargz".
+	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
+	// How much is done for small layers, 0 to 9, for "zstd" 1 to 22; absent for what is
+	// usual.
+	Level *int32 `protobuf:"varint,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
+	// Whether layers that are there already, as those of base images, are compressed anew.
+	// So they are for "estargz".
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Compression) Reset() {
+	*x = Compression{}
+	mi := &file_slipway_container_v1_request_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Compression) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Compression) ProtoMessage() {}
+
+func (x *Compression) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_request_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Compression.ProtoReflect.Descriptor instead.
+func (*Compression) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Compression) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Compression) GetLevel() int32 {
+	if x != nil && x.Level != nil {
+		return *x.Level
+	}
+	return 0
+}
+
+func (x *Compression) GetForce() bool {
+	if x != nil {
+		return x.Force
 	}
 	return false
 }
@@ -375,7 +439,7 @@ type ContainerConfig struct {
 
 func (x *ContainerConfig) Reset() {
 	*x = ContainerConfig{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[1]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -387,7 +451,7 @@ func (x *ContainerConfig) String() string {
 func (*ContainerConfig) ProtoMessage() {}
 
 func (x *ContainerConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[1]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -400,7 +464,7 @@ func (x *ContainerConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerConfig.ProtoReflect.Descriptor instead.
 func (*ContainerConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{1}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ContainerConfig) GetEntrypoint() []string {
@@ -460,7 +524,7 @@ type Layer struct {
 
 func (x *Layer) Reset() {
 	*x = Layer{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[2]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -472,7 +536,7 @@ func (x *Layer) String() string {
 func (*Layer) ProtoMessage() {}
 
 func (x *Layer) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[2]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -485,7 +549,7 @@ func (x *Layer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Layer.ProtoReflect.Descriptor instead.
 func (*Layer) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{2}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Layer) GetLocation() string {
@@ -548,7 +612,7 @@ type LayerOrigin struct {
 
 func (x *LayerOrigin) Reset() {
 	*x = LayerOrigin{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +624,7 @@ func (x *LayerOrigin) String() string {
 func (*LayerOrigin) ProtoMessage() {}
 
 func (x *LayerOrigin) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +637,7 @@ func (x *LayerOrigin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LayerOrigin.ProtoReflect.Descriptor instead.
 func (*LayerOrigin) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{3}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *LayerOrigin) GetRegistry() string {
@@ -644,7 +708,7 @@ type Packages struct {
 
 func (x *Packages) Reset() {
 	*x = Packages{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +720,7 @@ func (x *Packages) String() string {
 func (*Packages) ProtoMessage() {}
 
 func (x *Packages) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +733,7 @@ func (x *Packages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Packages.ProtoReflect.Descriptor instead.
 func (*Packages) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{4}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Packages) GetType() string {
@@ -724,7 +788,7 @@ type CondaOptions struct {
 
 func (x *CondaOptions) Reset() {
 	*x = CondaOptions{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +800,7 @@ func (x *CondaOptions) String() string {
 func (*CondaOptions) ProtoMessage() {}
 
 func (x *CondaOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +813,7 @@ func (x *CondaOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CondaOptions.ProtoReflect.Descriptor instead.
 func (*CondaOptions) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{5}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CondaOptions) GetMambaImage() string {
@@ -784,7 +848,7 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\xaa\v\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\xc7\v\n" +
 	"\x10ContainerRequest\x12.\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12,\n" +
 	"\x0econtainer_file\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\rcontainerFile\x12P\n" +
@@ -817,12 +881,17 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12\x1b\n" +
 	"\tscan_mode\x18\x1b \x01(\tR\bscanMode\x12\x1f\n" +
 	"\vscan_levels\x18\x1c \x03(\tR\n" +
-	"scanLevels\x12D\n" +
-	"\x11build_compression\x18\x1d \x01(\v2\x17.google.protobuf.StructR\x10buildCompression\x12-\n" +
+	"scanLevels\x12-\n" +
 	"\x12container_includes\x18\x1e \x03(\tR\x11containerIncludes\x12\x18\n" +
-	"\arefresh\x18\x1f \x01(\bR\arefreshB\x18\n" +
+	"\arefresh\x18\x1f \x01(\bR\arefresh\x12H\n" +
+	"\vcompression\x18  \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompressionB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\xb2\x01\n" +
+	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\\\n" +
+	"\vCompression\x12\x12\n" +
+	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x19\n" +
+	"\x05level\x18\x02 \x01(\x05H\x00R\x05level\x88\x01\x01\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05forceB\b\n" +
+	"\x06_level\"\xb2\x01\n" +
 	"\x0fContainerConfig\x12\x1e\n" +
 	"\n" +
 	"entrypoint\x18\x01 \x03(\tR\n" +
@@ -881,26 +950,26 @@ func file_slipway_container_v1_request_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_request_proto_rawDescData
 }
 
-var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_slipway_container_v1_request_proto_goTypes = []any{
 	(*ContainerRequest)(nil), // 0: slipway.container.v1.ContainerRequest
-	(*ContainerConfig)(nil),  // 1: slipway.container.v1.ContainerConfig
-	(*Layer)(nil),            // 2: slipway.container.v1.Layer
-	(*LayerOrigin)(nil),      // 3: slipway.container.v1.LayerOrigin
-	(*Packages)(nil),         // 4: slipway.container.v1.Packages
-	(*CondaOptions)(nil),     // 5: slipway.container.v1.CondaOptions
-	(*structpb.Struct)(nil),  // 6: google.protobuf.Struct
+	(*Compression)(nil),      // 1: slipway.container.v1.Compression
+	(*ContainerConfig)(nil),  // 2: slipway.container.v1.ContainerConfig
+	(*Layer)(nil),            // 3: slipway.container.v1.Layer
+	(*LayerOrigin)(nil),      // 4: slipway.container.v1.LayerOrigin
+	(*Packages)(nil),         // 5: slipway.container.v1.Packages
+	(*CondaOptions)(nil),     // 6: slipway.container.v1.CondaOptions
 	(*v1.Identity)(nil),      // 7: slipway.platform.v1.Identity
 }
 var file_slipway_container_v1_request_proto_depIdxs = []int32{
-	1, // 0: slipway.container.v1.ContainerRequest.container_config:type_name -> slipway.container.v1.ContainerConfig
-	4, // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
-	2, // 2: slipway.container.v1.ContainerRequest.build_context:type_name -> slipway.container.v1.Layer
-	6, // 3: slipway.container.v1.ContainerRequest.build_compression:type_name -> google.protobuf.Struct
-	2, // 4: slipway.container.v1.ContainerConfig.layers:type_name -> slipway.container.v1.Layer
-	3, // 5: slipway.container.v1.Layer.included_from:type_name -> slipway.container.v1.LayerOrigin
+	2, // 0: slipway.container.v1.ContainerRequest.container_config:type_name -> slipway.container.v1.ContainerConfig
+	5, // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
+	3, // 2: slipway.container.v1.ContainerRequest.build_context:type_name -> slipway.container.v1.Layer
+	1, // 3: slipway.container.v1.ContainerRequest.compression:type_name -> slipway.container.v1.Compression
+	3, // 4: slipway.container.v1.ContainerConfig.layers:type_name -> slipway.container.v1.Layer
+	4, // 5: slipway.container.v1.Layer.included_from:type_name -> slipway.container.v1.LayerOrigin
 	7, // 6: slipway.container.v1.LayerOrigin.identity:type_name -> slipway.platform.v1.Identity
-	5, // 7: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	6, // 7: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
 	8, // [8:8] is the sub-list for method output_type
 	8, // [8:8] is the sub-list for method input_type
 	8, // [8:8] is the sub-list for extension type_name
@@ -914,15 +983,16 @@ func file_slipway_container_v1_request_proto_init() {
 		return
 	}
 	file_slipway_container_v1_request_proto_msgTypes[0].OneofWrappers = []any{}
-	file_slipway_container_v1_request_proto_msgTypes[2].OneofWrappers = []any{}
-	file_slipway_container_v1_request_proto_msgTypes[5].OneofWrappers = []any{}
+	file_slipway_container_v1_request_proto_msgTypes[1].OneofWrappers = []any{}
+	file_slipway_container_v1_request_proto_msgTypes[3].OneofWrappers = []any{}
+	file_slipway_container_v1_request_proto_msgTypes[6].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_request_proto_rawDesc), len(file_slipway_container_v1_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

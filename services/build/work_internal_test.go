@@ -1,0 +1,32 @@
+package build
+
+import (
+	"testing"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// TestCachesAreApart: those of owners, of scopes, and of compressions; each stays what it
+// is.
+func TestCachesAreApart(t *testing.T) {
+	t.Parallel()
+	level := int32(0)
+	rec := func(owner, scope string, c *containerv1.Compression) record {
+		return record{owner: owner, request: &buildv1.SubmitBuildRequest{Scope: scope, Recipe: &buildv1.Recipe{Compression: c}}}
+	}
+	seen := map[string]string{}
+	for name, r := range map[string]record{
+		"one": rec("a", "", nil), "another owner": rec("b", "", nil), "another scope": rec("a", "s", nil),
+		"zstd": rec("a", "", &containerv1.Compression{Mode: "zstd"}), "forced": rec("a", "", &containerv1.Compression{Mode: "zstd", Force: true}),
+		"gzip at 0": rec("a", "", &containerv1.Compression{Mode: "gzip", Level: &level}), "gzip": rec("a", "", &containerv1.Compression{Mode: "gzip"}),
+	} {
+		if other, ok := seen[cacheScope(r)]; ok {
+			t.Errorf("%s has the caches of %s", name, other)
+		}
+		seen[cacheScope(r)] = name
+	}
+	if seen[hash("a\n")[:16]] != "one" {
+		t.Error("caches that are there are not found again")
+	}
+}

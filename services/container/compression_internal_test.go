@@ -1,0 +1,108 @@
+package container
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/internal/fault"
+)
+
+// TestCompressions goes through what may be asked for, and for what.
+func TestCompressions(t *testing.T) {
+	t.Parallel()
+	const (
+		file     = `"containerFile": "RlJPTSBhCg=="`
+		image    = `"containerImage": "a"`
+		packages = `"packages": {"type": "CONDA", "entries": ["bwa"]}`
+		steps    = packages + `, "buildTemplate": "conda/micromamba:v2"`
+		lock     = `"packages": {"type": "CONDA", "entries": ["https://h.example/conda.lock"]}`
+		own      = `"packages": {"type": "CONDA", "entries": ["bwa"], "condaOpts": {"mambaImage": "m"}}`
+	)
+	for _, tc := range []struct{ of, compression, want string }{
+		{file, `{}`, ""},
+		{file, `{"mode": "gzip"}`, ""},
+		{file, `{"mode": "gzip", "level": 0}`, ""},
+		{file, `{"mode": "gzip", "level": 9, "force": true}`, ""},
+		{file, `{"level": 9}`, ""},
+		{file, `{"mode": "zstd", "level": 1}`, ""},
+		{file, `{"mode": "zstd", "level": "22", "force": true}`, ""},
+		{file, `{"mode": "estargz", "level": 9}`, ""},
+		{file, `{"mode": "lz4"}`, `buildCompression.mode must be one of gzip, zstd, estargz, not "lz4"`},
+		{file, `{"mode": "ZSTD"}`, "buildCompression.mode must be one of"},
+		{file, `{"level": 10}`, "buildCompression.level must be 0 to 9 for gzip, not 10"},
+		{file, `{"mode": "gzip", "level": -1}`, "buildCompression.level must be 0 to 9 for gzip, not -1"},
+		{file, `{"mode": "estargz", "level": 22}`, "buildCompression.level must be 0 to 9 for estargz, not 22"},
+		{file, `{"mode": "zstd", "level": 0}`, "buildCompression.level must be 1 to 22 for zstd, not 0"},
+		{file, `{"mode": "zstd", "level": 23}`, "buildCompression.level must be 1 to 22 for zstd, not 23"},
+		{image, `{"mode": "gzip", "force": false}`, ""},
+		{image, `{"mode": "zstd"}`, "buildCompression is for layers that are built"},
+		{image, `{"level": 6}`, "buildCompression is for layers that are built"},
+		{image + `, "format": "sif"`, `{"mode": "zstd"}`, "buildCompression is for layers that are built"},
+		{image + `, "freeze": true, "buildRepository": "q.example/a"`, `{"force": true}`, "buildCompression is for layers that are built"},
+		{packages, `{"mode": "zstd", "level": 19}`, ""},
+		{packages, `{"mode": "gzip", "level": 1}`, ""},
+		{packages, `{"mode": "estargz"}`, "buildCompression.mode must be gzip or zstd for Conda packages"},
+		{packages, `{"mode": "zstd", "force": true}`, "buildCompression.force is not for Conda packages"},
+		{`"condaFile": "ZGVwZW5kZW5jaWVzOiBbYndhXQo="`, `{"mode": "estargz"}`, "buildCompression.mode must be gzip or zstd for Conda packages"},
+		{steps, `{"mode": "estargz"}`, ""},
+		{own, `{"mode": "estargz"}`, ""},
+		{lock, `{"mode": "zstd", "force": true}`, ""},
+	} {
+		r := &containerv1.ContainerRequest{}
+		if err := protojson.Unmarshal([]byte("{"+tc.of+`, "buildCompression": `+tc.compression+"}"), r); err != nil {
+			t.Fatal(err)
+		}
+		_, err := readAll(r, false)
+		if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), tc.want)) {
+			t.Errorf("%s of %s: got %v, want %q", tc.compression, tc.of, err, tc.want)
+		}
+	}
+}
+
+// TestCompressionDecidesTheImage: each has an id of its own, however it is written, and
+// what is usual has the id of no compression.
+func TestCompressionDecidesTheImage(t *testing.T) {
+	t.Parallel()
+	id := func(change func(*containerv1.ContainerRequest), compression string) (string, *buildv1.Recipe) {
+		r := &containerv1.ContainerRequest{}
+		if err := protojson.Unmarshal([]byte(`{"buildCompression": `+compression+`}`), r); err != nil {
+			t.Fatal(err)
+		}
+		r.ContainerFile = b64("FROM alpine\n")
+		change(r)
+		got := requestOf(t, r)
+		return got.GetContentId(), got.GetRecipe()
+	}
+	for name, change := range map[string]func(*containerv1.ContainerRequest){
+		"an image": func(*containerv1.ContainerRequest) {},
+		"two":      func(r *containerv1.ContainerRequest) { r.ContainerPlatform = "amd64,arm64" },
+		"a file":   func(r *containerv1.ContainerRequest) { r.Format = "sif" },
+	} {
+		seen := map[string]string{}
+		for _, same := range [][]string{
+			{`{}`, `{"mode": "gzip"}`, `{"force": false}`, `null`},
+			{`{"level": 6}`, `{"mode": "gzip", "level": 6}`}, {`{"mode": "gzip", "level": 0}`}, {`{"force": true}`},
+			{`{"mode": "zstd"}`}, {`{"mode": "zstd", "level": 18}`}, {`{"mode": "zstd", "level": 19}`}, {`{"mode": "zstd", "force": true}`},
+			{`{"mode": "estargz"}`, `{"mode": "estargz", "force": true}`},
+		} {
+			want, recipe := id(change, same[0])
+			if other, ok := seen[want]; ok {
+				t.Errorf("%s: %s is the same as %s", name, same[0], other)
+			}
+			if seen[want] = same[0]; (recipe.GetCompression() == nil) != (same[0] == "{}") {
+				t.Errorf("%s: the recipe for %s says %v", name, same[0], recipe.GetCompression())
+			}
+			for _, text := range same[1:] {
+				if got, _ := id(change, text); got != want {
+					t.Errorf("%s: %s is not the same as %s", name, text, same[0])
+				}
+			}
+		}
+	}
+}
