@@ -270,12 +270,13 @@ func TestTerminal(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"image --platform":      "linux/amd64\nlinux/arm64\n:4\n",
-		"build -o":              "text\nwide\njson\nyaml\nname\n:4\n",
-		"conda --name-strategy": "none\ntagPrefix\nimageSuffix\n:4\n",
-		"conda -c":              "conda-forge\nbioconda\n:4\n",
-		"build --context":       ":16\n",
-		"build -f":              ":0\n",
+		"image --platform":          "linux/amd64\nlinux/arm64\n:4\n",
+		"build -o":                  "text\nwide\njson\nyaml\nname\n:4\n",
+		"conda --name-strategy":     "none\ntagPrefix\nimageSuffix\n:4\n",
+		"build --build-compression": "gzip\nzstd\nestargz\n:4\n",
+		"conda -c":                  "conda-forge\nbioconda\n:4\n",
+		"build --context":           ":16\n",
+		"build -f":                  ":0\n",
 	} {
 		got := slipway(t.Context(), nil, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
 		if got.out != want {

@@ -75,6 +75,7 @@ func (c *client) buildTable(ctx context.Context, b *buildv1.Build) (table, error
 	t.fact("Image", pulledAs(b))
 	t.fact("Digest", b.GetDigest())
 	t.fact("Platform", b.GetPlatform())
+	t.fact("Compression", (&compression{b.GetBuildCompression()}).String())
 	t.fact("User", number(b.UserId))
 	t.fact("Started", moment(b.GetStartTime()))
 	if b.Duration != nil {

@@ -19,6 +19,7 @@ type recipeFlags struct {
 	frozenFlags
 	buildRepo, cacheRepo string
 	names                string
+	compression          compression
 	dryRun               bool
 }
 
@@ -30,8 +31,10 @@ func (f *recipeFlags) add(cmd *cobra.Command, s *settings) {
 	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to keep layers in for later builds.")
 	f.frozenFlags.add(cmd)
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
+	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd or estargz, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
 	complete(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
+	complete(cmd, "build-compression", "gzip", "zstd", "estargz")
 	for _, name := range []string{"build-repo", "cache-repo"} {
 		complete(cmd, name)
 	}
@@ -72,6 +75,7 @@ func (f *recipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
 
 func (f *recipeFlags) target(req *containerv1.ContainerRequest) error {
 	req.BuildRepository, req.CacheRepository, req.NameStrategy, req.DryRun = f.buildRepo, f.cacheRepo, f.names, f.dryRun
+	req.Compression = f.compression.as
 	if f.dryRun && f.await {
 		return usagef("--dry-run builds nothing that --await could wait for")
 	}

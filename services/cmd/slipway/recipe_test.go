@@ -47,6 +47,9 @@ func TestRecipes(t *testing.T) {
 		{"Conda options", "conda jq --base-image debian:12 --mamba-image m:1 --run=USER\u00a0x --base-packages a",
 			`{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"baseImage":"debian:12","mambaImage":"m:1","commands":["USER` + "\u00a0" + `x"],"basePackages":"a"}}}`},
 		{"solved anew", "conda jq --refresh", `{"packages":{"type":"CONDA","entries":["jq"]},"refresh":true}`},
+		{"compressed", "build -f " + docker + " --build-compression zstd", `{` + file + `,"buildCompression":{"mode":"zstd"}}`},
+		{"compressed at a level", "conda jq --build-compression gzip:0", `{"packages":{"type":"CONDA","entries":["jq"]},"buildCompression":{"mode":"gzip","level":0}}`},
+		{"compressed anew", "build -f " + docker + " --build-compression zstd:19,force", `{` + file + `,"buildCompression":{"mode":"zstd","level":19,"force":true}}`},
 		{"no base packages", "conda jq --base-packages=", `{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"basePackages":""}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -74,6 +77,8 @@ func TestRecipeErrors(t *testing.T) {
 		{"build -f " + docker + " --context " + filepath.Dir(write(t, ".dockerignore", "a\n[")), ".dockerignore: line 2: ", 1},
 		{"build -f " + docker + " --freeze a/b --build-repo a/c", "--freeze alone is enough", 2},
 		{"build -f " + docker + " --dry-run --await", "--dry-run builds nothing", 2},
+		{"build -f " + docker + " --build-compression zstd:hard", "must have a number after the colon", 2},
+		{"build -f " + docker + " --build-compression zstd,", "must be MODE, MODE:LEVEL, or one of these with ,force", 2},
 		{"conda", "nothing to install; name packages, or give --file", 2},
 		{"conda jq --file x", "give either packages or --file", 2},
 	} {
