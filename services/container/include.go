@@ -6,6 +6,7 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -70,16 +71,23 @@ func (s *Service) include(ctx context.Context, r request, who *platformv1.Identi
 	if err != nil {
 		return r, err
 	}
+	images := make([]inclusion, len(r.includes))
+	group, looking := errgroup.WithContext(ctx)
+	group.SetLimit(limits.IncludesAtOnce)
 	for i, image := range r.includes {
-		in, err := s.inclusion(ctx, r, who, fmt.Sprintf("containerIncludes[%d]", i), image)
-		if err != nil {
-			return r, err
-		}
-		layers, err := s.layersOf(ctx, in, platforms)
-		if err != nil {
-			return r, err
-		}
-		r.included.layers = append(r.included.layers, layers...)
+		group.Go(func() (err error) {
+			images[i], err = s.inclusion(looking, r, who, fmt.Sprintf("containerIncludes[%d]", i), image)
+			if err == nil {
+				images[i].layers, err = s.layersOf(looking, images[i], platforms)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return r, err
+	}
+	for _, in := range images {
+		r.included.layers = append(r.included.layers, in.layers...)
 		r.included.endBy(in.until)
 		raw.ContainerIncludes = append(raw.ContainerIncludes, in.source.String())
 	}

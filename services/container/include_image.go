@@ -33,6 +33,8 @@ type inclusion struct {
 	// that for; "" for all.
 	above     []*containerv1.Layer
 	platforms string
+	// layers are what it brings, of its own and above.
+	layers []*containerv1.Layer
 	// until is when the name ends that was the right to read it; zero for never.
 	until time.Time
 }
@@ -122,7 +124,8 @@ func (s *Service) layersOf(ctx context.Context, in inclusion, wanted []ocispec.P
 			return nil, err
 		}
 		from := &containerv1.LayerOrigin{
-			Registry: in.source.Registry, Repository: in.source.Repository, Reference: in.source.Digest.String(), Identity: in.identity, BuildId: in.buildID,
+			Registry: in.source.Registry, Repository: in.source.Repository, Reference: in.source.Digest.String(),
+			Identity: loginOf(in.identity), BuildId: in.buildID,
 		}
 		if len(wanted) > 1 {
 			from.Architecture = p.Architecture
@@ -134,6 +137,14 @@ func (s *Service) layersOf(ctx context.Context, in inclusion, wanted []ocispec.P
 	return append(out, in.above...), nil
 }
 
+// loginOf is what it takes of an identity to find a login: it is kept with each layer.
+func loginOf(who *platformv1.Identity) *platformv1.Identity {
+	if who == nil {
+		return nil
+	}
+	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId()}
+}
+
 // rereadIncluded makes sure that somebody may read the images that layers were included
 // from, and has them read with that login from now on. fault.Invalid where they may not.
 func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*containerv1.Layer, who *platformv1.Identity) error {
@@ -143,7 +154,7 @@ func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*co
 		if from == nil {
 			continue
 		}
-		from.Identity = who
+		from.Identity = loginOf(who)
 		image := oci.Reference{Registry: from.GetRegistry(), Repository: from.GetRepository(), Digest: digest.Digest(from.GetReference())}
 		key := from.GetBuildId() + " " + image.String()
 		if seen[key] {

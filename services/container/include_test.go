@@ -3,6 +3,7 @@ package container_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,33 @@ func TestIncludes(t *testing.T) {
 		if _, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: name}); !errors.Is(err, fault.Denied) {
 			t.Errorf("a fresh name for nobody: %v", err)
 		}
+	}
+}
+
+// TestFreshNamesOfIncludes are for who may still read what is included.
+func TestFreshNamesOfIncludes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.SQLite(t))
+	kept := s.must(t, including(s.image, s.up.Push(t, "lib/kept:v1", testkit.Image(t, "amd64", true))))
+	lost := s.must(t, including(s.image, s.up.Push(t, "lib/lost:v1", testkit.Image(t, "amd64", true))))
+	s.up.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if strings.HasPrefix(r.URL.Path, "/v2/lib/lost/") {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	fresh, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: kept.GetRequestId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err1 := s.resolve(t, fresh.GetContainerToken(), true)
+	d, err2 := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: fresh.GetRequestId()})
+	if err1 != nil || err2 != nil || len(plan.GetConfig().GetLayers()) != 2 || len(d.GetContainerIncludes()) != 1 {
+		t.Errorf("the plan is %v, %v; it is described as %v, %v", plan, err1, d, err2)
+	}
+	if got, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: lost.GetRequestId()}); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "containerIncludes: "+s.up.Host+"/lib/lost@sha256:") {
+		t.Errorf("what is gone gets a fresh name: %v, %v", got, err)
 	}
 }
 

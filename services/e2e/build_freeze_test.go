@@ -27,6 +27,7 @@ func TestBuildFrozen(t *testing.T) {
 		body["containerConfig"] = map[string]any{
 			"env": []string{"GREETING=hello"}, "layers": []any{layer(fileServer(t, "/x.tar.gz", gz), gz, tar)},
 		}
+		body["containerIncludes"] = []string{up.Push(t, "lib/more:1", holding(t, true, "included.txt", "of another image"))}
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if target := text(answer, "targetImage"); !strings.HasPrefix(target, own.Host+"/team/tools:") {
 			t.Errorf("its name is %s", target)
@@ -37,8 +38,8 @@ func TestBuildFrozen(t *testing.T) {
 			t.Fatalf("it ends as %v\n%s\n%s", s, record.body, log.body)
 		}
 		img := ownImage(t, text(answer, "targetImage"))
-		if in := files(t, img); in["hello.txt"] != "built\n" || in["added.txt"] != "of the request" {
-			t.Errorf("it holds %q and %q", in["hello.txt"], in["added.txt"])
+		if in := files(t, img); in["hello.txt"] != "built\n" || in["added.txt"] != "of the request" || in["included.txt"] != "of another image" {
+			t.Errorf("it holds %q, %q and %q", in["hello.txt"], in["added.txt"], in["included.txt"])
 		}
 		cf, err := img.ConfigFile()
 		if err != nil {

@@ -90,6 +90,8 @@ func TestIncludes(t *testing.T) {
 				t.Errorf("it is described as %s", shown)
 			}
 			p.stealIncluded(t, image, text(answer, "targetImage"), img)
+			given := p.order(map[string]any{"containerImage": image, "containerIncludes": []string{text(answer, "targetImage")}}, "Authorization", "Bearer "+p.user(t, "bob"+testkit.FreePort(t)))
+			p.checkIncludedTwice(t, pull(t, text(given, "targetImage"), "amd64"))
 		}
 		stranger := map[string]any{"containerImage": up.Host + "/lib/base-oci:1", "containerIncludes": []string{first}}
 		for who, header := range map[string][]string{"nobody": nil, "mallory": {"Authorization", "Bearer " + p.user(t, "mallory")}} {
@@ -126,6 +128,19 @@ func (p *program) checkIncluded(t *testing.T, img v1.Image, includes ...string) 
 	}
 	if !slices.Equal(cf.Config.Cmd, []string{"echo", "command"}) || !slices.Contains(cf.Config.Env, "A=1") || len(cf.RootFS.DiffIDs) != 6 {
 		t.Errorf("the config is %+v, %d layers", cf.Config, len(cf.RootFS.DiffIDs))
+	}
+}
+
+// checkIncludedTwice looks into what includes, by the name that its request was given, an
+// image that includes others.
+func (p *program) checkIncludedTwice(t *testing.T, img v1.Image) {
+	t.Helper()
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := files(t, img); len(layers) != 8 || in["first.txt"] != "first" || in["who.txt"] != "second" {
+		t.Errorf("by a name it has %d layers, and holds %q", len(layers), in)
 	}
 }
 
@@ -213,6 +228,35 @@ func TestFreezeIncludes(t *testing.T) {
 		r := p.call(http.MethodPost, "/v1alpha2/container", body, "Authorization", "Bearer "+p.user(t, "mallory"))
 		if r.status != http.StatusBadRequest {
 			t.Errorf("who may read nothing of it is answered %d %s", r.status, r.body)
+		}
+	})
+}
+
+// TestIncludeWhatWasBuilt takes the layers of an image in the service's own repository,
+// which nobody reads there, by the name that its request was given.
+func TestIncludeWhatWasBuilt(t *testing.T) {
+	t.Parallel()
+	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
+	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
+	eachBuildShape(t, []string{up.Host, own.Host}, more, func(t *testing.T, p *program) {
+		image := up.Push(t, "lib/base:1", holding(t, true, "base.txt", "base"))
+		built := p.order(recipe("FROM "+up.Push(t, "base/busybox:1", busybox(t, true)), "RUN echo built > /hello.txt"), "Authorization", "Bearer "+p.token)
+		if s := p.finished(t, built); s["succeeded"] != true {
+			t.Fatalf("the build ends as %v\n%s", s, p.logOf(built))
+		}
+		includes := []string{text(built, "targetImage")}
+		served := p.order(map[string]any{"containerImage": image, "containerIncludes": includes})
+		if in := files(t, pull(t, text(served, "targetImage"), "amd64")); in["base.txt"] != "base" || in["hello.txt"] != "built\n" {
+			t.Errorf("served it holds %q and %q", in["base.txt"], in["hello.txt"])
+		}
+		body := frozen(image, own.Host+"/team/frozen"+testkit.FreePort(t), nil)
+		body["containerIncludes"] = includes
+		answer := p.order(body, "Authorization", "Bearer "+p.token)
+		if s := p.finished(t, answer); s["succeeded"] != true {
+			t.Fatalf("frozen it ends as %v\n%s", s, p.logOf(answer))
+		}
+		if in := files(t, ownImage(t, text(answer, "targetImage"))); in["base.txt"] != "base" || in["hello.txt"] != "built\n" {
+			t.Errorf("frozen it holds %q and %q", in["base.txt"], in["hello.txt"])
 		}
 	})
 }

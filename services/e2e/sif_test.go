@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
@@ -190,17 +191,17 @@ func TestSifOfAnImage(t *testing.T) {
 	needSif(t)
 	own := testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}
-	img := debian(t)
-	base := own.Push(t, "team/debian:1", img)
+	img, extra := debian(t), holding(t, true, "usr/share/included.txt", "of another image")
+	base, includes := own.Push(t, "team/debian:1", img), []string{own.Push(t, "team/more:1", extra)}
 	gz, added := testkit.Tar(t, "added.txt", "of the request")
 	body := frozen(base, own.Host+"/team/sif", map[string]any{
 		"env": []string{"GREETING=hello"}, "layers": []any{layer(fileServer(t, "/x.tar.gz", gz), gz, added)},
 	})
-	body["format"] = "sif"
+	body["format"], body["containerIncludes"] = "sif", includes
 	digests := map[string]bool{}
 	eachCopyShape(t, []string{own.Host}, more, func(t *testing.T, p *program) {
 		body := frozen(base, own.Host+"/team/sif-"+testkit.FreePort(t), body["containerConfig"].(map[string]any))
-		body["format"] = "sif"
+		body["format"], body["containerIncludes"] = "sif", includes
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if s := p.finished(t, answer); s["succeeded"] != true {
 			t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
@@ -211,7 +212,11 @@ func TestSifOfAnImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		full, err := mutate.AppendLayers(img, top)
+		included, err := extra.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := mutate.AppendLayers(img, append([]v1.Layer{top}, included...)...)
 		if err != nil {
 			t.Fatal(err)
 		}

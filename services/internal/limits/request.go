@@ -27,9 +27,10 @@ const (
 	LayerLocation = 14_000_000
 	// Layers is a count.
 	Layers = 100
-	// Includes is how many images a request may include, and IncludedLayers how many
-	// layers they may have together for one platform.
-	Includes, IncludedLayers = 10, 128
+	// Includes is how many images a request may include, of which IncludesAtOnce are
+	// looked up at a time, and IncludedLayers how many layers they may have together for
+	// one platform.
+	Includes, IncludesAtOnce, IncludedLayers = 10, 4, 128
 	// LayersExpanded is what all `data:` layers of a request hold uncompressed.
 	LayersExpanded = 1 << 30
 	// LayerFetched is the largest layer at an address that is verified, as it is stored;
@@ -94,7 +95,7 @@ func requestRows() []Row {
 		{What: "packages.entries in all", Bound: size(EntriesText), Why: "they are kept, and go into names"},
 		{What: "packages.channels and condaOpts, each", Bound: size(OptionText), Why: "they go into a generated Dockerfile"},
 		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines take 127 layers in an image"},
-		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines take 127 layers in an image, and each is kept with the request"},
+		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludesAtOnce) + " looked up at a time, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines take 127 layers in an image, and each is kept with the request"},
 		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is kept in SQL"},
 		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed: a second of a processor for some hundred MiB"},
 		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger one is what its request says only when it is pulled"},
