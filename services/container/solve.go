@@ -27,6 +27,9 @@ type foreseen struct {
 	// conflict says why there is no such environment; nil where there is one, and where
 	// that is not known.
 	conflict *fault.Error
+	// refused is what this service says against the packages, where who installs them may
+	// know better; nil where it says nothing. It counts where nobody installs.
+	refused *fault.Error
 	// solved are the packages, for each platform; nil where they are not known.
 	solved *condav1.SolvePackagesResponse
 	// base is the digest of the base image, where the request is remembered; "" otherwise.
@@ -60,7 +63,8 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 		return foreseenIn(out, r.recipe.isBase)
 	}
 	if errors.Is(err, fault.Invalid) { // that is for who installs: it may read more than we do
-		return foreseen{unknown: "Conda: the packages could not be resolved before the build; it resolves them itself, without a lock"}
+		why, _ := fault.As(err)
+		return foreseen{refused: why, unknown: "Conda: the packages could not be resolved before the build; it resolves them itself, without a lock"}
 	}
 	s.deps.Log.WarnContext(ctx, "A request for Conda packages was not solved before its build", "err", err)
 	if ctx.Err() != nil || errors.Is(err, fault.Timeout) {
@@ -74,13 +78,27 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 func foreseenIn(out *condav1.SolvePackagesResponse, isBase func(string) bool) foreseen {
 	switch answer := out.GetAnswer(); {
 	case answer.GetConflict() != nil && isOfMachine(answer.GetConflict().GetReasons()):
-		return foreseen{unknown: "Conda: whether the packages fit depends on the machine that builds, which resolves them itself, without a lock"}
+		return foreseen{refused: fault.Invalid.New(answer.GetMessage(), nil), unknown: "Conda: whether the packages fit depends on the machine that builds, which resolves them itself, without a lock"}
 	case answer.GetConflict() != nil:
 		return foreseen{conflict: fault.Invalid.New(answer.GetMessage()+adviceOnBase(answer, isBase), nil)}
 	case proto.Size(out) > limits.BuildLock:
 		return foreseen{unknown: "Conda: the lock is too large to be kept with the build"}
 	}
 	return foreseen{solved: out}
+}
+
+// before is what is said of a request that nobody here can build: what the solver says
+// against its packages comes before that. Any other error stays.
+func (f foreseen) before(err error) error {
+	switch {
+	case !errors.Is(err, fault.Unsupported):
+		return err
+	case f.conflict != nil:
+		return f.conflict
+	case f.refused != nil:
+		return f.refused
+	}
+	return err
 }
 
 // adviceOnBase says how to go without a package that nobody asked for, where that is what

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -16,9 +17,11 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/container"
+	recipes "slipway.dev/services/container/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/upstream"
 )
 
 // solver answers as the conda room does.
@@ -59,12 +62,18 @@ func fails(err error) func(context.Context) (*condav1.SolvePackagesResponse, err
 // that only a solver without an answer takes.
 func newSolvedSite(t *testing.T, s *solver, wait time.Duration) *site {
 	t.Helper()
+	return newSolvedSiteWith(t, s, wait, func(*container.Deps) {})
+}
+
+func newSolvedSiteWith(t *testing.T, s *solver, wait time.Duration, change func(*container.Deps)) *site {
+	t.Helper()
 	conn := serve(t, func(to *rpc.Server) {
 		condav1.RegisterCondaServiceServer(to, s)
 		testkit.LetIn(to, "gateway")
 	})
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Conda, d.CondaSolveWait, d.CondaLockTTL, d.Version = condav1.NewCondaServiceClient(conn), wait, time.Hour, "1.2.3"
+		change(d)
 	})
 }
 
@@ -129,6 +138,53 @@ func TestWhatMayBeIsBuilt(t *testing.T) {
 			_, err := s.ask(t, impossible(func(*containerv1.ContainerRequest) {}))
 			if e, ok := fault.As(err); ok && (e.Public == whyNot || !strings.Contains(e.Public, "docker.io")) {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestWhyPackagesAreNotSolvedComesFirst: where nobody installs packages, what is wrong with
+// them is the answer, and not who is missing; elsewhere they are built all the same.
+func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
+	t.Parallel()
+	reg := testkit.NewRegistry(t, testkit.Open)
+	image := reg.Push(t, "library/mamba:1", testkit.Image(t, "amd64", true))
+	for name, tc := range map[string]struct {
+		answer func(context.Context) (*condav1.SolvePackagesResponse, error)
+		want   error
+		says   string
+		builds bool // where a worker installs
+	}{
+		"they do not fit":      {conflict("needs"), fault.Invalid, whyNot, false},
+		"they need a machine":  {conflict("machine"), fault.Invalid, whyNot, true},
+		"they cannot be read":  {fails(fault.Invalid.Newf("bwa==: a version is missing")), fault.Invalid, "bwa==: a version is missing", true},
+		"they are as they are": {solvedTo(), fault.Unsupported, "packages.condaOpts.commands", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSolvedSiteWith(t, &solver{answer: tc.answer}, time.Minute, func(d *container.Deps) {
+				egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				d.CondaImages = recipes.Images{Mamba: image, Base: image}
+				d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{reg.Host}, Metrics: prometheus.NewRegistry()})
+			})
+			r := &containerv1.ContainerRequest{Packages: &containerv1.Packages{
+				Type: "CONDA", Entries: []string{"samtools"}, CondaOpts: &containerv1.CondaOptions{BasePackages: proto.String(""), Commands: []string{"RUN true"}},
+			}}
+			s.builds.refuseEngine = "buildkit"
+			if _, err := s.ask(t, r); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("without a worker: %v", err)
+			}
+			if r.Packages.CondaOpts.Commands = nil; tc.want == fault.Invalid {
+				if _, err := s.ask(t, r); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tc.says) {
+					t.Errorf("without a worker and without commands: %v", err)
+				}
+			}
+			s.builds.refuseEngine = ""
+			if _, err := s.ask(t, r); (err == nil) != tc.builds {
+				t.Errorf("with a worker: %v", err)
 			}
 		})
 	}

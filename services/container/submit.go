@@ -167,7 +167,7 @@ func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.I
 	}
 	out, err = s.submitMade(ctx, r, who, data)
 	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || r.recipe.steps != "" || !r.foreseen.late {
-		return out, r.withoutSteps(err)
+		return out, r.foreseen.before(r.withoutSteps(err))
 	}
 	// Nobody builds in steps here, and the packages need none: it is worth waiting for
 	// a channel that is read for the first time.
@@ -178,22 +178,16 @@ func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.I
 	if direct, late := s.submitDirect(ctx, r, who, data); !errors.Is(late, errSteps) {
 		return direct, late
 	}
-	if r.foreseen.conflict != nil {
-		return out, r.foreseen.conflict
-	}
-	return out, err
+	return out, r.foreseen.before(err)
 }
 
 // notSolved is the answer to what needs a solution; otherwise is for where there will be
 // none.
 func (f foreseen) notSolved(otherwise string) error {
-	switch {
-	case f.conflict != nil:
-		return f.conflict
-	case f.late:
+	if f.late {
 		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
 	}
-	return fault.Unsupported.Newf("%s", otherwise)
+	return f.before(fault.Unsupported.Newf("%s", otherwise))
 }
 
 // errSteps says that an image cannot be made of Conda packages alone.
