@@ -177,7 +177,7 @@ func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
 			if _, err := s.ask(t, r); !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("without a worker: %v", err)
 			}
-			if r.Packages.CondaOpts.Commands = nil; tc.want == fault.Invalid {
+			if r.Packages.CondaOpts.Commands = nil; errors.Is(tc.want, fault.Invalid) {
 				if _, err := s.ask(t, r); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), tc.says) {
 					t.Errorf("without a worker and without commands: %v", err)
 				}
