@@ -45,6 +45,19 @@ export async function call(method, path, { body, signal } = {}) {
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }
 
+/** What was found before, so that going back a letter asks nobody. */
+const found = new Map();
+
+/**
+ * A GET whose answer hardly changes while one is on the page; calls are counted.
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
+export async function look(path, signal) {
+  if (!found.has(path)) found.set(path, await call("GET", path, { signal }));
+  return found.get(path);
+}
+
 /**
  * @param {number} status
  * @param {string | undefined} message

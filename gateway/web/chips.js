@@ -1,7 +1,7 @@
 // The packages that were chosen, each with its versions to pick from.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { call } from "./api.js";
+import { look } from "./api.js";
 import { html } from "./html.js";
 import { choose, entries, parts, remove, searched } from "./order.js";
 
@@ -12,7 +12,7 @@ const versions = signal(/** @type {Record<string, string[]>} */ ({}));
 async function describe(name, only) {
   for (const channel of only ? [only] : searched.value) {
     try {
-      const d = await call("GET", `v1alpha1/conda/packages/${encodeURIComponent(channel)}/${encodeURIComponent(name)}`);
+      const d = await look(`v1alpha1/conda/packages/${encodeURIComponent(channel)}/${encodeURIComponent(name)}`);
       const list = (d.versions ?? []).map((/** @type {any} */ v) => v.version);
       versions.value = { ...versions.value, [name]: list };
       return;

@@ -1,7 +1,7 @@
 // The field that finds packages while one types, and takes what was typed as it is.
 import { computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { call, Failure, isAborted, words } from "./api.js";
+import { Failure, isAborted, look, words } from "./api.js";
 import { html } from "./html.js";
 import { add, entries, parts, platform, remove, searched, channels } from "./order.js";
 
@@ -28,7 +28,7 @@ function searching() {
   const wait = setTimeout(async () => {
     try {
       const path = `v1alpha1/conda/packages?q=${encodeURIComponent(q)}&max=8${only}`;
-      const answers = await Promise.all(where.map((c) => call("GET", path + c, { signal: ended.signal })));
+      const answers = await Promise.all(where.map((c) => look(path + c, ended.signal)));
       found.value = distinct(answers.flatMap((a) => a.packages ?? []));
     } catch (err) {
       if (isAborted(err)) return;
