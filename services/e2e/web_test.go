@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
@@ -94,6 +96,9 @@ func TestWebPage(t *testing.T) {
 	b.await(`document.querySelector(".copied.large code")`)
 	name := b.text(`document.querySelector(".copied.large code").innerText`)
 	b.await(`document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`)
+	b.eval(`document.querySelector(".copied.large .copy").focus()`)
+	b.press(kb.Enter)
+	b.await(`document.querySelector(".copied.large .copy").innerText.startsWith("Copied")`)
 	b.good("ready", p.url)
 	if shown := b.text("location.href"); strings.Contains(shown, tokenOf(name)) {
 		t.Errorf("the address has the token: %s", shown)
@@ -259,4 +264,69 @@ func TestWebPageShowsText(t *testing.T) {
 	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
 		t.Error("what was shown was run")
 	}
+}
+
+// TestWebPageComesBackToALog: each line of a log is shown once, though the connection is
+// lost in the middle, and is refused once before it is there again.
+func TestWebPageComesBackToALog(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	made := p.order(environment(base, "samtools"))
+	if s := p.finished(t, made); s["succeeded"] != true {
+		t.Fatalf("it ended as %v", s)
+	}
+	at, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, after := httputil.NewSingleHostReverseProxy(at), make(chan string, 10)
+	var connections atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/events") {
+			good.ServeHTTP(w, r)
+			return
+		}
+		after <- r.Header.Get("Last-Event-ID") + r.URL.Query().Get("lastEventId")
+		switch connections.Add(1) {
+		case 1:
+			cutOff(t, w, p.url+r.URL.Path)
+		case 2:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		default:
+			good.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	b := openTab(t, browser, front.URL+"/view/builds/"+text(made, "buildId"))
+	b.await(`document.querySelector(".log + .problem")?.innerText.includes("comes back")`)
+	b.await(`document.querySelector(".log")?.innerText.includes("were sent") && !document.querySelector(".log + .problem")`)
+	want := strings.TrimRight(p.logOf(made), "\n")
+	if got := b.text(`[...document.querySelectorAll(".log div")].map((l) => l.textContent).join("\n")`); got != want {
+		t.Errorf("the log is shown as\n%s\nwant\n%s", got, want)
+	}
+	if one, two, three := <-after, <-after, <-after; one != "" || two != "1" || three != "1" {
+		t.Errorf("the log was asked for after lines %q, %q and %q", one, two, three)
+	}
+}
+
+// cutOff passes on events up to the first line of a log.
+func cutOff(t *testing.T, w http.ResponseWriter, url string) {
+	t.Helper()
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer resp.Body.Close()
+	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(resp.Body)
+	for line := false; lines.Scan(); {
+		_, _ = fmt.Fprintln(w, lines.Text())
+		if line = line || lines.Text() == "event: log"; line && lines.Text() == "" {
+			break
+		}
+	}
+	_ = http.NewResponseController(w).Flush()
+	panic(http.ErrAbortHandler)
 }
