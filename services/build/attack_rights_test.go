@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
@@ -250,5 +251,51 @@ func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	g := <-grants
 	if g.Repository != "builds" || g.Tag != req.GetTarget().GetTag() || g.Build != j.id || g.Until.Sub(j.job.GetDeadline().AsTime()) != time.Minute {
 		t.Errorf("it is good for %+v; the deadline is %v", g, j.job.GetDeadline().AsTime())
+	}
+}
+
+// TestGivenImagesOfABuild: the worker is told which of the service's own images the
+// request was given, and gets a login that reads their repositories, and no other.
+func TestGivenImagesOfABuild(t *testing.T) {
+	t.Parallel()
+	const read, push = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH
+	p := newDeployment(t, testkit.SQLite(t))
+	p.logins = caller.NewKeychain(nil, paths{}).WithOwn(caller.Own{
+		Host: p.up.Host, Repository: "builds", Login: upstream.Login{Username: "master", Password: "x"},
+		Grant: func(g caller.Grant) upstream.Login {
+			return upstream.Login{Username: fmt.Sprintf("%s reads %v", g.Repository, g.Reads), Password: "x"}
+		},
+	})
+	r := p.replica(t, 100)
+	w := newWorker(t, p, 1)
+	req := p.request("given", "aaaa", &platformv1.Identity{Endpoint: "e", UserId: 7})
+	image := func(host, repository string) *containerv1.Source {
+		return &containerv1.Source{Registry: host, Repository: repository, Reference: assembled}
+	}
+	req.GivenImages = []*containerv1.Source{image(p.up.Host, "builds"), image(p.up.Host, "builds/bbbb"), image(p.up.Host, "prod/secret"), image("quay.test", "team/x")}
+	r.submit(t, req)
+	j := w.take(t, r, 1)
+	if got := j.job.GetGivenImages(); len(got) != 4 || !proto.Equal(got[0], req.GetGivenImages()[0]) {
+		t.Errorf("the job is %v", j.job)
+	}
+	for _, tc := range []struct {
+		host, repo string
+		why        buildv1.LoginPurpose
+		want       string
+	}{
+		{p.up.Host, "builds", read, " reads [builds]"},
+		{p.up.Host, "builds/bbbb", read, " reads [builds/bbbb]"},
+		{p.up.Host, "builds/cccc", read, ""},
+		{p.up.Host, "prod/secret", read, ""}, // not the service's own
+		{"quay.test", "team/x", read, ""},
+		{p.up.Host, "builds", push, ""},
+		{p.up.Host, req.GetTarget().GetRepository(), push, req.GetTarget().GetRepository() + " reads [builds builds/bbbb]"},
+	} {
+		got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
+			Ticket: j.job.GetTicket(), Registry: tc.host, Repository: tc.repo, Purpose: tc.why,
+		})
+		if err != nil || got.GetUsername() != tc.want {
+			t.Errorf("%s/%s: %q, %v; want %q", tc.host, tc.repo, got.GetUsername(), err, tc.want)
+		}
 	}
 }

@@ -50,6 +50,7 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	out := &buildv1.TakeJobResponse{
 		Recipe: recipe, Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
 		CacheScope: cacheScope(rec), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
+		GivenImages: rec.request.GetGivenImages(),
 	}
 	if recipe.GetEngine() == engineConda {
 		lock, err := s.store.lock(ctx, rec.id)
@@ -152,8 +153,21 @@ func (s *Service) pushLogin(ctx context.Context, rec record, repo upstream.Repos
 		return upstream.Login{}, nil
 	}
 	return s.deps.Keychain.Push(ctx, caller.Of(rec.request.GetIdentity()), repo.Host, caller.Grant{
-		Repository: repo.Name, Tag: t.GetTag(), Build: rec.id, Until: rec.deadline().Add(grace),
+		Repository: repo.Name, Tag: t.GetTag(), Reads: s.givenAt(rec, repo.Host), Build: rec.id, Until: rec.deadline().Add(grace),
 	})
+}
+
+// givenAt are the service's own repositories at a host in which images lie that a build's
+// request was given.
+func (s *Service) givenAt(rec record, host string) []string {
+	var out []string
+	for _, image := range rec.request.GetGivenImages() {
+		name := image.GetRepository()
+		if image.GetRegistry() == host && s.deps.Keychain.Owns(host, name) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // cacheLogin is for the repository that keeps layers: its user's own, or none.
@@ -176,6 +190,8 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	src, included := recipe.GetSource(), includes(recipe, repo)
 	// What the same build has pushed before is read with the login that it pushes with.
 	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
+	case !isSource && slices.Contains(s.givenAt(rec, repo.Host), repo.Name):
+		return s.deps.Keychain.Given(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.id, Until: rec.deadline().Add(grace)}), nil
 	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
 		read = s.deps.Keychain.Target
 	case included && s.deps.Keychain.Owns(repo.Host, repo.Name): // whoever asked may have the image

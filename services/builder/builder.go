@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
 // Engine makes images of one kind. Safe for concurrent use.
@@ -62,6 +63,8 @@ type Job struct {
 	// Forbidden are images that no step may read: "<host>/<repository>", with all
 	// below it.
 	Forbidden []string
+	// Given are those of them that this build reads, by digest.
+	Given []*containerv1.Source
 	// Ticket is good for the logins and the context of this delivery. Secret.
 	Ticket string
 	// Lock are the repodata records that the image is made of, as a list in JSON; "" where

@@ -122,6 +122,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
 			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
 			job.CacheDigest, job.Lock, job.PrivateChannels = r.GetCacheDigest(), r.GetLock(), r.GetPrivateChannels()
+			job.Given = r.GetGivenImages()
 			return deadline(r, w.Now()), nil
 		}
 		if !away(err) || ctx.Err() != nil {

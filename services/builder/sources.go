@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -39,9 +40,11 @@ type sources struct {
 	logins     *logins
 	scope      string
 	// forbidden are "<host>/<repository>", with all below, that no step may read, but for
-	// the one image that is the build's own source; nil for none.
+	// the one image that is the build's own source, and those that its request was given;
+	// nil for none.
 	forbidden []string
 	source    *containerv1.Source
+	given     []*containerv1.Source
 
 	mu   sync.Mutex
 	seen map[string]string // why an image is refused; "" when it is not
@@ -54,7 +57,7 @@ type sources struct {
 
 func newSources(r Registries, l *logins, job Job) *sources {
 	return &sources{
-		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), seen: map[string]string{},
+		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), given: job.Given, seen: map[string]string{},
 		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
 	}
 }
@@ -136,7 +139,7 @@ func (s *sources) ask(ctx context.Context, name string) string {
 	}
 	for _, f := range s.forbidden {
 		host, path, _ := strings.Cut(f, "/")
-		if !s.isSource(ref) && oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
+		if !s.isSource(ref) && !s.isGiven(ref) && oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
@@ -161,7 +164,16 @@ func (s *sources) ask(ctx context.Context, name string) string {
 
 // isSource says whether an image is the one that the build itself has pushed before, to
 // go on from it.
-func (s *sources) isSource(ref oci.Reference) bool {
-	return s.source != nil && oci.SameHost(ref.Registry, s.source.GetRegistry()) && ref.Repository == s.source.GetRepository() &&
-		ref.Digest != "" && ref.Digest.String() == s.source.GetReference()
+func (s *sources) isSource(ref oci.Reference) bool { return isAt(s.source, ref) }
+
+// isGiven says whether an image is one that the build's request was given the name of.
+func (s *sources) isGiven(ref oci.Reference) bool {
+	return slices.ContainsFunc(s.given, func(image *containerv1.Source) bool { return isAt(image, ref) })
+}
+
+// isAt says whether an image is the one that lies somewhere, and is asked for by its
+// digest: a tag may be another image's a moment later.
+func isAt(image *containerv1.Source, ref oci.Reference) bool {
+	return image != nil && oci.SameHost(ref.Registry, image.GetRegistry()) && ref.Repository == image.GetRepository() &&
+		ref.Digest != "" && ref.Digest.String() == image.GetReference()
 }

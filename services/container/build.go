@@ -64,6 +64,7 @@ func (s *Service) partRequest(ctx context.Context, r request, p part, who *platf
 	if to.scope != "" {
 		b.Repositories = repositories(p.images)
 	}
+	b.GivenImages = r.givenAmong(p.images)
 	return b, nil
 }
 
@@ -101,7 +102,7 @@ func (r request) indexOf(builds []*buildv1.SubmitBuildRequest, to destination) *
 		ContainerFile: r.shownFile(), CondaFile: r.recipe.condaFile, Compression: compressionOf(r.raw),
 	}
 	r.setName(out, to)
-	out.Lock, out.Preface = nil, ""
+	out.Lock, out.Preface, out.GivenImages = nil, "", nil
 	out.Parts = builds
 	return out
 }
@@ -121,7 +122,7 @@ func (r request) sifOf(b *buildv1.SubmitBuildRequest, to destination) *buildv1.S
 	out.ContentDigest, out.Scope = sifDigest(b, out.GetRecipe().GetConfig(), to.scope), to.scope
 	out.ContentId = out.GetContentDigest()[:16]
 	r.setName(out, to)
-	out.Target.CacheRepository, out.Repositories = "", nil
+	out.Target.CacheRepository, out.Repositories, out.GivenImages = "", nil, nil
 	out.Lock, out.Preface = nil, ""
 	out.Parts = []*buildv1.SubmitBuildRequest{b}
 	return out

@@ -191,11 +191,12 @@ func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps)) *site
 		}
 		who := people{private: private.Host}
 		d.Build, d.Platform, d.Keychain = client, who, caller.NewKeychain(nil, who)
-		d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{private.Host, up.Host}, Metrics: prometheus.NewRegistry()})
 		d.PublicURL = "http://slipway.example.org"
 		d.Builds = container.Builds{Registry: "127.0.0.1:9090", Repository: "store/builds"}
 		d.OwnRepositories = []string{"q.example/cache"}
 		change(d)
+		plain := []string{private.Host, up.Host, d.Builds.Registry}
+		d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: plain, Metrics: prometheus.NewRegistry()})
 	})
 	return s
 }

@@ -25,7 +25,7 @@ type destination struct {
 // pushed to a user's own repository. Packages of a channel that was read with a login
 // are not public either.
 func (s *Service) destination(ctx context.Context, r request, who caller.ID) (destination, error) {
-	public, err := s.allPublic(ctx, who, r.recipe)
+	public, err := s.allPublic(ctx, who, r)
 	if err != nil {
 		return destination{}, err
 	}
@@ -78,11 +78,15 @@ func (d destination) of(who caller.ID) destination {
 
 // allPublic says whether everybody can read all images of a recipe; fault.Invalid
 // when there is one that the caller cannot read.
-func (s *Service) allPublic(ctx context.Context, who caller.ID, r *recipe) (bool, error) {
+func (s *Service) allPublic(ctx context.Context, who caller.ID, r request) (bool, error) {
 	all := true
-	for _, p := range r.parts {
+	for _, p := range r.recipe.parts {
 		for _, image := range p.images {
-			public, err := s.isPublic(ctx, who, r.field, image)
+			if scope, ok := r.given[image]; ok {
+				all = all && scope == ""
+				continue
+			}
+			public, err := s.isPublic(ctx, who, r.recipe.field, image)
 			if err != nil {
 				return false, err
 			}

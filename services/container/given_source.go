@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -35,7 +36,7 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 		return nil, err
 	}
 	if _, err := s.reread(ctx, plan); err != nil {
-		return nil, fault.In("containerImage", err)
+		return nil, notForCaller("containerImage", err)
 	}
 	if plan.GetBuildId() != "" && !plan.GetBuilt() {
 		return nil, fault.Invalid.Newf("containerImage: %s is still being built; freeze it when `slipway status` says that it is done", r.image)
@@ -55,14 +56,15 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 }
 
 // withoutGiven is a request whose recipe names the images that given names stand for in
-// their place. An image that was built, or that has additions, is nothing that a build
-// can read: that stays, and is refused with the recipe's other images.
-func (s *Service) withoutGiven(ctx context.Context, r request) (request, error) {
+// their place. One that has additions is nothing that a build can read: that stays, and
+// is refused with the recipe's other images.
+func (s *Service) withoutGiven(ctx context.Context, r request, who *platformv1.Identity) (request, error) {
 	if !isRecipe(r.raw) {
 		return r, nil
 	}
 	raw := proto.CloneOf(r.raw)
-	file, err := s.fileWithoutGiven(ctx, r)
+	names := givenNames{Service: s, who: who, own: map[oci.Reference]string{}}
+	file, err := names.fileWithout(ctx, r)
 	if err != nil {
 		return r, err
 	}
@@ -75,18 +77,26 @@ func (s *Service) withoutGiven(ctx context.Context, r request) (request, error) 
 			if err != nil || s.deps.tokenIn(ref) == "" {
 				continue // what is malformed its own check says
 			}
-			if *image, err = s.sourceOf(ctx, field, ref); err != nil {
+			if *image, err = names.sourceOf(ctx, field, ref); err != nil {
 				return r, err
 			}
 		}
 	}
-	r.raw = raw
+	r.raw, r.given = raw, names.own
 	return r, nil
 }
 
-// fileWithoutGiven is the Dockerfile of a request without given names; "" where it is the
+// givenNames finds what the names in a recipe stand for, for whoever has it built.
+type givenNames struct {
+	*Service
+	who *platformv1.Identity
+	// own are the images found in the service's own repository, with the scope of each.
+	own map[oci.Reference]string
+}
+
+// fileWithout is the Dockerfile of a request without given names; "" where it is the
 // same. What cannot be read is said where it is read.
-func (s *Service) fileWithoutGiven(ctx context.Context, r request) (string, error) {
+func (g givenNames) fileWithout(ctx context.Context, r request) (string, error) {
 	text := decoded(r.raw.GetContainerFile())
 	if !strings.Contains(text, "/wt/") {
 		return "", nil
@@ -101,7 +111,7 @@ func (s *Service) fileWithoutGiven(ctx context.Context, r request) (string, erro
 			return "", nil //nolint:nilerr // see above
 		}
 		for _, image := range images {
-			source, err := s.sourceOf(ctx, "containerFile", image)
+			source, err := g.sourceOf(ctx, "containerFile", image)
 			if err != nil {
 				return "", err
 			}
@@ -112,24 +122,73 @@ func (s *Service) fileWithoutGiven(ctx context.Context, r request) (string, erro
 }
 
 // sourceOf is the image that a given name stands for alone; any other is itself.
-func (s *Service) sourceOf(ctx context.Context, field string, image oci.Reference) (string, error) {
-	token := s.deps.tokenIn(image)
+func (g givenNames) sourceOf(ctx context.Context, field string, image oci.Reference) (string, error) {
+	token := g.deps.tokenIn(image)
 	if token == "" {
 		return image.String(), nil
 	}
-	rec, err := s.given(ctx, field, image, token)
+	rec, err := g.given(ctx, field, image, token)
 	if err != nil {
 		return "", err
 	}
 	src := rec.plan.GetSource()
-	if rec.plan.GetBuildId() != "" || rec.plan.GetConfig() != nil {
+	switch {
+	case rec.plan.GetConfig() != nil:
 		return image.String(), nil
+	case rec.plan.GetBuildId() != "":
+		return g.builtSourceOf(ctx, field, image, rec.plan)
 	}
 	return src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()), nil
 }
 
+// builtSourceOf is an image that was built, by its digest, if it is there and for its
+// caller. One in the service's own repository is noted, with whose it is: a build reads
+// none there but what it was given (builder's sources hold it to that).
+func (g givenNames) builtSourceOf(ctx context.Context, field string, image oci.Reference, plan *containerv1.Plan) (string, error) {
+	plan.Identity = g.who
+	b, err := g.reread(ctx, plan)
+	switch {
+	case err != nil:
+		return "", notForCaller(field, err)
+	case !plan.GetBuilt():
+		return "", fault.Invalid.Newf("%s: %s is still being built; build from it when `slipway status` says that it is done", field, image)
+	case b.GetAdded():
+		return image.String(), nil
+	}
+	src := plan.GetSource()
+	source, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + "@" + plan.GetDigests()[0])
+	if err != nil {
+		return "", fmt.Errorf("reading the image of a build: %w", err)
+	}
+	if g.deps.owns(source.Registry, source.Repository) {
+		g.own[source] = b.GetScope()
+	}
+	return source.String(), nil
+}
+
+// notForCaller makes of an image that its caller may not read what it is in any request
+// that names one: fault.Invalid (gateway/contract/container-service.md#source-images).
+func notForCaller(field string, err error) error {
+	if e, ok := fault.As(err); ok && errors.Is(e, fault.Denied) {
+		return fault.Invalid.New(field+": "+e.Public, e)
+	}
+	return fault.In(field, err)
+}
+
+// givenAmong are those of a recipe's images that the request was given by their names, in
+// the service's own repository.
+func (r request) givenAmong(images []oci.Reference) []*containerv1.Source {
+	var out []*containerv1.Source
+	for _, image := range images {
+		if _, ok := r.given[image]; ok {
+			out = append(out, &containerv1.Source{Registry: image.Registry, Repository: image.Repository, Reference: image.Digest.String()})
+		}
+	}
+	return out
+}
+
 // errGiven says that a name that this service gave out is no base of anything built.
 func errGiven(field string, image oci.Reference) error {
-	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that this service built, or that a request added to: it can be pulled, added to and frozen, "+
-		"but builds read registries alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
+	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that a request added to: it can be pulled, added to and frozen, "+
+		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
 }

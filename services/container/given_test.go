@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/testkit"
 )
@@ -59,7 +62,7 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		"never given out": {&containerv1.ContainerRequest{ContainerImage: never}, fault.NotFound},
 		"another tag":     {&containerv1.ContainerRequest{ContainerImage: first.GetTargetImage() + "x"}, fault.NotFound},
 		"another path":    {&containerv1.ContainerRequest{ContainerImage: strings.Replace(first.GetTargetImage(), "lib/tool", "lib/other", 1)}, fault.NotFound},
-		"FROM":            {from(first.GetTargetImage()), fault.Invalid},
+		"FROM additions":  {from(first.GetTargetImage()), fault.Invalid},
 	} {
 		if got, err := s.ask(t, c.ask); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
@@ -154,10 +157,92 @@ func TestFreezingNamesThatWereGivenOut(t *testing.T) {
 	if src := s.builds.last(t).GetRecipe().GetSource(); src.GetRepository() != to.GetRepository() || !strings.HasPrefix(src.GetReference(), "sha256:") {
 		t.Errorf("a built image is copied from %v", src)
 	}
-	if _, err := s.ask(t, as("bob", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Denied) {
+	if _, err := s.ask(t, as("bob", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) {
 		t.Errorf("of what was built for somebody else: %v", err)
 	}
-	if _, err := s.ask(t, as("ada", from(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "Freeze it") {
-		t.Errorf("a build from it: %v", err)
+	s.must(t, as("ada", from(built.GetTargetImage())))
+	if req := s.builds.last(t); !strings.HasPrefix(req.GetRecipe().GetContainerFile(), "FROM "+s.private.Host+"/"+to.GetRepository()+"@sha256:") ||
+		len(req.GetGivenImages()) != 0 || !slices.Contains(req.GetRepositories(), s.private.Host+"/"+to.GetRepository()) {
+		t.Errorf("a build from it is read with Ada's own login: %v", req)
+	}
+}
+
+// made builds for somebody, and puts the image where it was to go.
+func (s *site) made(t *testing.T, store *testkit.Registry, r *containerv1.ContainerRequest) (name string, source *containerv1.Source) {
+	t.Helper()
+	resp := s.must(t, r)
+	to := s.builds.last(t).GetTarget()
+	img := testkit.Image(t, "amd64", true)
+	store.Push(t, to.GetRepository()+":"+to.GetTag(), img)
+	s.builds.set(resp.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED})
+	d, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetTargetImage(), &containerv1.Source{Registry: to.GetRegistry(), Repository: to.GetRepository(), Reference: d.String()}
+}
+
+// TestBuildsFromBuiltNames read what was built by its digest, and whoever could have had
+// the one build has the other; nothing else of the service's own is read.
+func TestBuildsFromBuiltNames(t *testing.T) {
+	t.Parallel()
+	store := testkit.NewRegistry(t, testkit.Open)
+	s := newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
+		d.Builds = container.Builds{Registry: store.Host, Repository: "store/builds"}
+	})
+	name, source := s.made(t, store, from(s.image))
+	written := store.Host + "/" + source.GetRepository() + "@" + source.GetReference()
+	s.must(t, &containerv1.ContainerRequest{ContainerFile: encoded("FROM " + s.image + "\nCOPY --from=" + name + " /a /b\n")})
+	req := s.builds.last(t)
+	if got, want := req.GetRecipe().GetContainerFile(), "FROM "+s.image+"\nCOPY --from="+written+" /a /b\n"; got != want {
+		t.Errorf("the recipe is %s, want %s", got, want)
+	}
+	if given := req.GetGivenImages(); req.GetScope() != "" || len(given) != 1 || !proto.Equal(given[0], source) {
+		t.Errorf("of what everybody may have: %v", req)
+	}
+
+	packages := s.conda("samtools")
+	packages.Packages.CondaOpts.BaseImage = name
+	s.must(t, packages)
+	if req := s.builds.last(t); !strings.Contains(req.GetRecipe().GetContainerFile(), "FROM "+written) || len(req.GetGivenImages()) != 1 {
+		t.Errorf("packages on it: %v", req)
+	}
+
+	hers, secret := s.made(t, store, as("ada", from(s.secret)))
+	s.must(t, as("ada", from(hers)))
+	if req := s.builds.last(t); req.GetScope() == "" || len(req.GetGivenImages()) != 1 || !proto.Equal(req.GetGivenImages()[0], secret) {
+		t.Errorf("of what Ada alone may have: %v", req)
+	}
+
+	baked := from(s.image)
+	baked.ContainerConfig = &containerv1.ContainerConfig{Env: []string{"A=1"}}
+	added, _ := s.made(t, store, baked)
+	pending := s.must(t, from(s.image+"\n# slow")).GetTargetImage()
+	revoked := s.must(t, from(s.image))
+	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: revoked.GetRequestId()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		what, who, file string
+		want            error
+	}{
+		{"another's name", "bob", "FROM " + hers, fault.Invalid},
+		{"another's, without a user", "", "FROM " + hers, fault.Invalid},
+		{"its digest, without the name", "", "FROM " + written, fault.Invalid},
+		{"another digest beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + secret.GetRepository() + "@" + secret.GetReference() + " / /", fault.Invalid},
+		{"a tag beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + source.GetRepository() + ":latest / /", fault.Invalid},
+		{"additions", "", "FROM " + added, fault.Invalid},
+		{"what is being built", "", "FROM " + pending, fault.Invalid},
+		{"revoked", "", "FROM " + revoked.GetTargetImage(), fault.NotFound},
+	} {
+		before := s.builds.count()
+		ask := &containerv1.ContainerRequest{ContainerFile: encoded(tc.file + "\n"), PlatformAccessToken: tc.who}
+		if _, err := s.ask(t, ask); !errors.Is(err, tc.want) || s.builds.count() != before {
+			t.Errorf("%s: %v, want %v", tc.what, err, tc.want)
+		}
+	}
+	s.sleep(37 * time.Hour)
+	if _, err := s.ask(t, from(name)); !errors.Is(err, fault.NotFound) {
+		t.Errorf("expired: %v", err)
 	}
 }

@@ -27,6 +27,9 @@ type request struct {
 	foreseen foreseen
 	// included is what its includes stand for; the zero value is nothing.
 	included inclusions
+	// given are the images of the service's own repository that the recipe may read, by
+	// digest, with the scope of each ("" is everybody's); nil for none.
+	given map[oci.Reference]string
 }
 
 // readRequest checks what is checked before the caller is asked for, in the order of

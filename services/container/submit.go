@@ -88,7 +88,7 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	if err != nil {
 		return submission{}, err
 	}
-	if r, err = s.withoutGiven(ctx, r); err != nil {
+	if r, err = s.withoutGiven(ctx, r, who); err != nil {
 		return submission{}, err
 	}
 	if err := r.readContent(deprecated, s.deps.CondaImages); err != nil {
@@ -200,6 +200,9 @@ func (s *Service) submitDirect(ctx context.Context, r request, who *platformv1.I
 		return submission{}, errSteps
 	}
 	base := r.foreseen.base
+	if _, ok := r.given[r.recipe.base]; ok {
+		base = r.recipe.base.Digest
+	}
 	if base == "" && s.deps.owns(r.recipe.base.Registry, r.recipe.base.Repository) {
 		return submission{}, errImageNotFound(r.recipe.field, r.recipe.base, nil)
 	}

@@ -96,7 +96,11 @@ func TestAStolenStoreLogin(t *testing.T) {
 	t.Parallel()
 	s := newStorehouse(t)
 	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
-	for name, l := range map[string]upstream.Login{"shared": mine, "private": s.Grant(grant("builds/eve", "eeee", "eeee_1"))} {
+	reads, readsOnly := grant("builds", "eeee", "eeee_1"), grant("", "", "eeee_1")
+	reads.Reads, readsOnly.Reads = []string{"builds/eve"}, []string{"builds/eve"}
+	for name, l := range map[string]upstream.Login{
+		"shared": mine, "private": s.Grant(grant("builds/eve", "eeee", "eeee_1")), "with what it was given": s.Grant(reads), "only reads": s.Grant(readsOnly),
+	} {
 		for _, tc := range []struct{ method, path string }{
 			{"GET", "/v2/_catalog"},
 			{"GET", "/v2/builds/tags/list"},
@@ -125,6 +129,21 @@ func TestAStolenStoreLogin(t *testing.T) {
 			if r := s.ask(t, tc.method, tc.path, l); r.StatusCode != http.StatusForbidden {
 				t.Errorf("%s: %s %s is answered %d", name, tc.method, tc.path, r.StatusCode)
 			}
+		}
+	}
+	// What a build was given is read by its digest, and by nothing else.
+	given := grant("", "", "eeee_1")
+	given.Reads = []string{"builds/victim"}
+	for ask, want := range map[string]int{
+		"GET /v2/builds/victim/blobs/" + s.blob: http.StatusOK, "HEAD /v2/builds/victim/blobs/" + s.blob: http.StatusOK,
+		"GET /v2/builds/victim/manifests/" + s.blob: http.StatusNotFound, "GET /v2/builds/victim/manifests/aaaa": http.StatusForbidden,
+		"GET /v2/builds/victim/tags/list": http.StatusForbidden, "GET /v2/builds/victim/x/blobs/" + s.blob: http.StatusForbidden,
+		"PUT /v2/builds/victim/manifests/" + s.blob: http.StatusForbidden, "POST /v2/builds/victim/blobs/uploads/": http.StatusForbidden,
+		"DELETE /v2/builds/victim/blobs/" + s.blob: http.StatusForbidden, "POST /v2//blobs/uploads/": http.StatusForbidden, "PUT /v2//manifests/": http.StatusForbidden,
+	} {
+		method, path, _ := strings.Cut(ask, " ")
+		if r := s.ask(t, method, path, s.Grant(given)); r.StatusCode != want {
+			t.Errorf("%s is answered %d, want %d", ask, r.StatusCode, want)
 		}
 	}
 	// A mount from elsewhere is an upload like any other.

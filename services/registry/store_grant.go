@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,10 +88,13 @@ func allows(g caller.Grant, r *http.Request) bool {
 	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
 		return reads
 	}
+	if reads && slices.ContainsFunc(g.Reads, func(repository string) bool { return asksByDigest(r.URL.Path, repository) }) {
+		return true
+	}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/"+g.Repository+"/")
 	kind, name, _ := strings.Cut(rest, "/")
 	switch {
-	case !ok:
+	case !ok || g.Repository == "":
 		return false
 	case kind == "manifests":
 		return (reads || r.Method == http.MethodPut) && (name == g.Tag || isDigest(name))
@@ -103,6 +107,14 @@ func allows(g caller.Grant, r *http.Request) bool {
 		return ok && session != "" && session != "." && session != ".." && !strings.Contains(session, "/")
 	}
 	return false
+}
+
+// asksByDigest says whether a path is that of a manifest or a blob of a repository: who
+// does not know its digest does not get it.
+func asksByDigest(path, repository string) bool {
+	rest, ok := strings.CutPrefix(path, "/v2/"+repository+"/")
+	kind, name, _ := strings.Cut(rest, "/")
+	return ok && repository != "" && (kind == "manifests" || kind == "blobs") && isDigest(name)
 }
 
 func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }

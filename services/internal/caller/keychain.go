@@ -49,10 +49,13 @@ type Own struct {
 // Grant is what one build may do at the service's own image store: read its
 // repository, add to it, and give one tag to what it has made.
 type Grant struct {
-	// Repository is the whole path, e.g. "builds/0123456789abcdef".
+	// Repository is the whole path, e.g. "builds/0123456789abcdef"; "" for a build that
+	// only reads there.
 	Repository string
 	// Tag is the one that the build sets.
 	Tag string
+	// Reads are other repositories that it reads by digest; nil for none.
+	Reads []string
 	// Build is the build's id.
 	Build string
 	// Until is when the login ends.
@@ -140,6 +143,20 @@ func (k *Keychain) Push(ctx context.Context, caller ID, host string, g Grant) (u
 	}
 	access, err := k.Target(ctx, caller, host, g.Repository)
 	return access.Login, err
+}
+
+// Given returns the login that a build reads one of the service's own images with. In
+// its own image store it is good for g.Reads alone.
+func (k *Keychain) Given(host string, g Grant) upstream.Login {
+	for _, repository := range g.Reads {
+		if !k.Owns(host, repository) {
+			return upstream.Login{}
+		}
+	}
+	if k.own.Grant != nil {
+		return k.own.Grant(g)
+	}
+	return k.own.Login
 }
 
 // Own returns the login that caller has themselves for a repository; the zero value

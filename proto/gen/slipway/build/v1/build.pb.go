@@ -788,7 +788,10 @@ type SubmitBuildRequest struct {
 	// kept to be shown. A build that is made of others has none of its own.
 	Lock *v11.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
 	// A line that the build's log begins with; "" for none.
-	Preface       string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
+	Preface string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
+	// Images of the service's own repository that the build reads, because its request
+	// named them by names that it was given: by digest, and nothing beside them.
+	GivenImages   []*v1.Source `protobuf:"bytes,16,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -912,6 +915,13 @@ func (x *SubmitBuildRequest) GetPreface() string {
 		return x.Preface
 	}
 	return ""
+}
+
+func (x *SubmitBuildRequest) GetGivenImages() []*v1.Source {
+	if x != nil {
+		return x.GivenImages
+	}
+	return nil
 }
 
 // SubmitBuildResponse is where the image comes from.
@@ -1757,7 +1767,7 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
 	"\x11ListBuildsRequest\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x05R\x06offset\x12\x12\n" +
@@ -1835,7 +1845,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14GetBuildLockResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x17\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
-	"\x05_text\"\xbc\x04\n" +
+	"\x05_text\"\xfd\x04\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1851,7 +1861,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bpart_ids\x18\v \x03(\tR\apartIds\x12\"\n" +
 	"\frepositories\x18\f \x03(\tR\frepositories\x12;\n" +
 	"\x04lock\x18\r \x01(\v2'.slipway.conda.v1.SolvePackagesResponseR\x04lock\x12\x18\n" +
-	"\apreface\x18\x0e \x01(\tR\aprefaceJ\x04\b\b\x10\tJ\x04\b\x0f\x10\x10R\n" +
+	"\apreface\x18\x0e \x01(\tR\apreface\x12?\n" +
+	"\fgiven_images\x18\x10 \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImagesJ\x04\b\b\x10\tJ\x04\b\x0f\x10\x10R\n" +
 	"registriesR\valternative\"f\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
@@ -1976,6 +1987,7 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*Target)(nil),                    // 28: slipway.build.v1.Target
 	(*v12.Identity)(nil),              // 29: slipway.platform.v1.Identity
 	(*v11.SolvePackagesResponse)(nil), // 30: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                 // 31: slipway.container.v1.Source
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
@@ -1989,41 +2001,42 @@ var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	29, // 8: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	10, // 9: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
 	30, // 10: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	0,  // 11: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	24, // 12: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	24, // 13: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	24, // 14: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	28, // 15: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	29, // 16: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 17: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	18, // 18: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	23, // 19: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 20: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 21: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 22: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 23: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 24: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 25: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 26: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 27: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	16, // 28: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	19, // 29: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 30: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 31: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 32: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 33: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 34: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 35: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 36: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 37: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	17, // 38: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	20, // 39: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 40: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	31, // [31:41] is the sub-list for method output_type
-	21, // [21:31] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	31, // 11: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	0,  // 12: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	24, // 13: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	24, // 14: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	24, // 15: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	28, // 16: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	29, // 17: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 18: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	18, // 19: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	23, // 20: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	13, // 21: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 22: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 23: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 24: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 25: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 26: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	12, // 27: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	14, // 28: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	16, // 29: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	19, // 30: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 31: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 32: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 33: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 34: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 35: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 36: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	13, // 37: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	15, // 38: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	17, // 39: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	20, // 40: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 41: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	32, // [32:42] is the sub-list for method output_type
+	22, // [22:32] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }

@@ -13,6 +13,7 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	v1 "slipway.dev/proto/gen/slipway/container/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -177,8 +178,10 @@ type TakeJobResponse struct {
 	Lock string `protobuf:"bytes,9,opt,name=lock,proto3" json:"lock,omitempty"`
 	// Of these packages' channels those that are read with a login, by URL.
 	PrivateChannels []string `protobuf:"bytes,10,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of the forbidden images those that this build may read, by digest.
+	GivenImages   []*v1.Source `protobuf:"bytes,11,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TakeJobResponse) Reset() {
@@ -277,6 +280,13 @@ func (x *TakeJobResponse) GetLock() string {
 func (x *TakeJobResponse) GetPrivateChannels() []string {
 	if x != nil {
 		return x.PrivateChannels
+	}
+	return nil
+}
+
+func (x *TakeJobResponse) GetGivenImages() []*v1.Source {
+	if x != nil {
+		return x.GivenImages
 	}
 	return nil
 }
@@ -505,11 +515,11 @@ var File_slipway_build_v1_work_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\"_\n" +
+	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"_\n" +
 	"\x0eTakeJobRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
-	"\x06worker\x18\x03 \x01(\tR\x06worker\"\x8d\x03\n" +
+	"\x06worker\x18\x03 \x01(\tR\x06worker\"\xce\x03\n" +
 	"\x0fTakeJobResponse\x120\n" +
 	"\x06recipe\x18\x01 \x01(\v2\x18.slipway.build.v1.RecipeR\x06recipe\x120\n" +
 	"\x06target\x18\x02 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12%\n" +
@@ -522,7 +532,8 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\fcache_digest\x18\b \x01(\tR\vcacheDigest\x12\x12\n" +
 	"\x04lock\x18\t \x01(\tR\x04lock\x12)\n" +
 	"\x10private_channels\x18\n" +
-	" \x03(\tR\x0fprivateChannels\"+\n" +
+	" \x03(\tR\x0fprivateChannels\x12?\n" +
+	"\fgiven_images\x18\v \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImages\"+\n" +
 	"\x11GetContextRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"*\n" +
 	"\x12GetContextResponse\x12\x14\n" +
@@ -574,23 +585,25 @@ var file_slipway_build_v1_work_proto_goTypes = []any{
 	(*Recipe)(nil),                      // 7: slipway.build.v1.Recipe
 	(*Target)(nil),                      // 8: slipway.build.v1.Target
 	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
+	(*v1.Source)(nil),                   // 10: slipway.container.v1.Source
 }
 var file_slipway_build_v1_work_proto_depIdxs = []int32{
-	7, // 0: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
-	8, // 1: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
-	9, // 2: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
-	0, // 3: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
-	1, // 4: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
-	3, // 5: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
-	5, // 6: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
-	2, // 7: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
-	4, // 8: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
-	6, // 9: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	7,  // 0: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
+	8,  // 1: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
+	9,  // 2: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
+	10, // 3: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
+	0,  // 4: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
+	1,  // 5: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
+	3,  // 6: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
+	5,  // 7: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
+	2,  // 8: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
+	4,  // 9: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
+	6,  // 10: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
+	8,  // [8:11] is the sub-list for method output_type
+	5,  // [5:8] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_work_proto_init() }
