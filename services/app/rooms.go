@@ -94,6 +94,7 @@ func (a *App) keychain() (*caller.Keychain, error) {
 func (a *App) limiter() *ratelimit.Limiter {
 	if a.limits == nil {
 		a.limits = ratelimit.New(a.redis, a.reg, a.log)
+		a.onClose(func() error { a.limits.Close(); return nil })
 	}
 	return a.limits
 }

@@ -1,5 +1,7 @@
 package limits
 
+import "fmt"
+
 // LogTail is how much of a log that is followed is kept in memory, in bytes, for
 // all who follow it in one process.
 const LogTail = 4 << 20
@@ -17,6 +19,9 @@ const (
 	AllWaitingPulls = 10_000
 )
 
+// SlicesHeld is of how many callers' limits a process holds a slice in memory.
+const SlicesHeld = 4096
+
 // IdleStream is how much memory a log or event stream takes at most while nothing is
 // said, in bytes.
 const IdleStream = 128 << 10
@@ -24,6 +29,7 @@ const IdleStream = 128 << 10
 // clientRows bound what one client may ask for at a time, or hold open.
 func clientRows() []Row {
 	return []Row{
+		{What: "callers and limits that a process counts in memory for a moment", Bound: fmt.Sprint(SlicesHeld), Why: "each takes memory; more are counted in Redis, charge by charge"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before anybody looks at them"},
 		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not stand for any number of requests"},

@@ -1,6 +1,7 @@
 // Package ratelimit counts what callers do in Redis and says when it is enough: a
 // sliding window that is right across replicas
-// (gateway/contract/container-service.md#limits). It owns the Redis prefix `limit:`
+// (gateway/contract/container-service.md#limits). A busy caller's charges are counted in
+// slices: some of what is left are charged at once and spent in memory. It owns the Redis prefix `limit:`
 // and knows nothing of what is counted.
 package ratelimit
 
@@ -39,6 +40,7 @@ type Limiter struct {
 	refused *prometheus.CounterVec
 	open    prometheus.Counter
 	downTil atomic.Int64 // Unix nanoseconds; 0 while Redis answers
+	stock   *stock
 }
 
 // New makes a Limiter and registers its metrics.
@@ -47,6 +49,7 @@ func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logg
 		redis:  client,
 		script: redis.NewScript(chargeScript),
 		log:    log,
+		stock:  newStock(),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_ratelimit_refused_total", Help: "Calls refused because a limit was used up, by limit.",
 		}, []string{"limit"}),
@@ -54,6 +57,7 @@ func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logg
 			Name: "slipway_ratelimit_open_total", Help: "Calls let through uncounted because Redis did not answer.",
 		}),
 	}
+	l.stock.sweep = l.sweep
 	reg.MustRegister(l.refused, l.open)
 	return l
 }
@@ -88,7 +92,7 @@ func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, 
 		l.open.Inc()
 		return Quota{}, nil
 	}
-	allowed, q, err := l.run(ctx, name, caller, limit, n)
+	allowed, q, err := l.spend(ctx, account{name, caller}, limit, n)
 	if err != nil {
 		return l.letThrough(ctx, err)
 	}
@@ -102,26 +106,80 @@ func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, 
 	return q, nil
 }
 
-func (l *Limiter) run(ctx context.Context, name, caller string, limit Limit, n int) (bool, Quota, error) {
+// spend charges n to the slice at hand, or else to Redis, taking a slice where many
+// charges come. It waits for a slice that is under way, but once only.
+func (l *Limiter) spend(ctx context.Context, who account, limit Limit, n int) (bool, Quota, error) {
+	if n < 0 || !limit.sliceable() {
+		a, err := l.run(ctx, who, limit, n, trade{})
+		return a.allowed, a.Quota, err
+	}
+	q, fetch, coming := l.stock.spend(who, limit, n, true)
+	if coming != nil {
+		select {
+		case <-coming:
+		case <-ctx.Done():
+			return false, Quota{}, ctx.Err()
+		}
+		q, fetch, _ = l.stock.spend(who, limit, n, false)
+	}
+	if q.Limit != 0 {
+		return true, q, nil
+	}
+	a, err := l.run(ctx, who, limit, n, fetch.trade)
+	l.stock.arrived(fetch, a, err)
+	a.Remaining += a.slice // which is this caller's still
+	return a.allowed, a.Quota, err
+}
+
+// trade is what a call of the script gives back and asks for beside its charge. The zero
+// value is neither.
+type trade struct {
+	oldNumber, back  int
+	want, nextNumber int
+}
+
+// answer is what the script says: where the caller stands, the slice that was taken (0 is
+// none), and how long that may be spent or, where none was granted, is not asked for.
+type answer struct {
+	allowed bool
+	Quota
+	slice int
+	life  time.Duration
+}
+
+func (l *Limiter) run(ctx context.Context, who account, limit Limit, n int, t trade) (answer, error) {
+	keys, args := l.words(who, limit, n, t)
+	out, err := l.script.Run(ctx, l.redis, keys, args...).Int64Slice()
+	if err != nil {
+		return answer{}, err
+	}
+	if len(out) != 6 {
+		return answer{}, fmt.Errorf("the script answered %d numbers, not 6", len(out))
+	}
+	return answer{
+		allowed: out[0] == 1,
+		Quota:   Quota{Limit: int(out[1]), Remaining: int(out[2]), Reset: time.Duration(out[3]) * time.Millisecond},
+		slice:   int(out[4]),
+		// The script's clock is cut to a millisecond.
+		life: time.Duration(out[5]-1) * time.Millisecond,
+	}, nil
+}
+
+// words are the keys and arguments of the script.
+func (l *Limiter) words(who account, limit Limit, n int, t trade) ([]string, []any) {
 	keys := make([]string, len(limit))
-	args := make([]any, 0, 1+2*len(limit))
+	args := make([]any, 0, 6+2*len(limit))
 	args = append(args, n)
 	for i, r := range limit {
 		// The braces keep one caller's keys in one slot of a cluster.
-		keys[i] = "limit:{" + caller + "}:" + name + ":" + strconv.FormatInt(r.Window.Milliseconds(), 10)
+		keys[i] = "limit:{" + who.caller + "}:" + who.name + ":" + strconv.FormatInt(r.Window.Milliseconds(), 10)
 		// Rounded up: sixty buckets must not be shorter than the window.
 		args = append(args, r.Count, (r.Window.Milliseconds()+buckets-1)/buckets)
 	}
-	out, err := l.script.Run(ctx, l.redis, keys, args...).Int64Slice()
-	if err != nil {
-		return false, Quota{}, err
+	if t != (trade{}) {
+		args = append(args, l.stock.replica, t.oldNumber, t.back, t.want, t.nextNumber)
 	}
-	if len(out) != 4 {
-		return false, Quota{}, fmt.Errorf("the script answered %d numbers, not 4", len(out))
-	}
-	return out[0] == 1, Quota{
-		Limit: int(out[1]), Remaining: int(out[2]), Reset: time.Duration(out[3]) * time.Millisecond,
-	}, nil
+	return keys, args
 }
 
 func (l *Limiter) letThrough(ctx context.Context, err error) (Quota, error) {
