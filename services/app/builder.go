@@ -15,6 +15,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/claim"
 	"slipway.dev/services/builder/daemon"
 	"slipway.dev/services/builder/sif"
 )
@@ -44,7 +45,11 @@ func (a *App) buildBuilder() error {
 	if why := sifs.Problem(); why != "" {
 		log.Info("No Singularity images are made here", "why", why)
 	}
-	packages := builder.NewConda(builder.CondaOptions{RegistryDeps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk)})
+	claims, err := claim.New(a.nats, log)
+	if err != nil {
+		return err
+	}
+	packages := builder.NewConda(builder.CondaOptions{RegistryDeps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk), Claims: claims})
 	if why := packages.Problem(); why != "" {
 		a.problems = append(a.problems, "No images of Conda packages are made here: "+why)
 		log.Warn("No images of Conda packages are made here", "why", why)

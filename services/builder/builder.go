@@ -3,7 +3,8 @@
 //
 // It owns the durable consumers of the stream BUILD_JOBS (one for each engine
 // and architecture) and writes three subjects: build.workers (that it lives),
-// build.logs.<id> (what a build prints) and build.events (how it ended). It
+// build.logs.<id> (what a build prints) and build.events (how it ended), and the
+// key-value bucket BUILD_LAYERS (which layers it makes for others, package claim). It
 // keeps nothing: what to make, where to push it and every login come from the
 // build room's WorkService, and the truth about a build is there. It never
 // touches SQL or Redis, and never writes a login to disk or to a log.

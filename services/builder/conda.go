@@ -31,13 +31,17 @@ type CondaOptions struct {
 	// Disk is how long the packages of one image may be together, in bytes; 0 is no
 	// limit.
 	Disk int64
+	// Claims say who of several workers makes a layer; nil where this one makes all of its
+	// own.
+	Claims layering.Claims
 }
 
 // Conda makes images of locked Conda packages, without a container: each package is
 // a layer, and the layers lie on a base image that is never read. A layer has the same
 // bytes wherever it is made, so that those of a worker that was killed, in its folder,
 // are there when the job comes again; and what its registry has is not sent again,
-// whichever worker made it.
+// whichever worker made it. Of several workers that want a layer in the same repository
+// at the same moment, one makes it; for each repository it is made once.
 type Conda struct {
 	o       CondaOptions
 	store   *layering.Folder

@@ -94,7 +94,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 				stop(e.tooLarge())
 			}
 		}},
-		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()),
+		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(),
 		Known: func(there, n int) {
 			missing = n
 			text := fmt.Sprintf("%d of %d packages are there as layers", there, there+n)
@@ -106,6 +106,19 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 		Made: func(rec conda.Record, p layering.Package) {
 			made++
 			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", made, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
+		},
+	}
+}
+
+// share has other workers make what they make already; nil where none can say so.
+func (e *environment) share() *layering.Share {
+	if e.o.Claims == nil {
+		return nil
+	}
+	return &layering.Share{
+		Claims: e.o.Claims, Target: &repository{target: e.to, base: e.from}, Repository: targetName(e.job.Target),
+		Waits: func(n int) {
+			e.out.Print("", fmt.Sprintf("Waiting for another worker that makes %d layers", n))
 		},
 	}
 }

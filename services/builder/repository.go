@@ -3,13 +3,14 @@ package builder
 import (
 	"context"
 	"io"
+	"strconv"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/oci"
 )
 
-// repository is where the image of an environment goes: a layering.Registry.
+// repository is where the image of an environment goes: a layering.Shelf.
 type repository struct {
 	*target
 	// base is the image that it is put on.
@@ -18,14 +19,20 @@ type repository struct {
 	nameless bool
 }
 
-// Has asks for a blob. What cannot be asked for is sent: then the registry says why
+// Has asks for a blob, which has the length that is said. What cannot be asked for is sent: then the registry says why
 // not.
 func (r *repository) Has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
 	there, err := r.client.BlobHead(ctx, r.ref, blobOf(d))
 	if err != nil {
 		return false, ctx.Err()
 	}
-	return true, there.Close()
+	length := there.RawHeaders().Get("Content-Length")
+	return length == "" || length == strconv.FormatInt(d.Size, 10), there.Close()
+}
+
+// Get begins to read a blob.
+func (r *repository) Get(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	return r.client.BlobGet(ctx, r.ref, blobOf(d))
 }
 
 // Put sends a blob.

@@ -33,9 +33,12 @@ func Lay(ctx context.Context, a *artifact.Artifact, rec conda.Record, at artifac
 	}
 	t.Installed, t.LinkScripts, t.Activation = in.Bytes, in.LinkScripts, in.Activation
 	p, err := t.close()
-	p.By = "conda: " + rec.Name + " " + rec.Version + " " + rec.Build
+	p.By = by(rec)
 	return p, err
 }
+
+// by is what the layer of a package says of itself in the history of images.
+func by(rec conda.Record) string { return "conda: " + rec.Name + " " + rec.Version + " " + rec.Build }
 
 // recordMemory is how long a record is that goes to disk first, in bytes: its
 // length stands before it.

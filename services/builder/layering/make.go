@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -29,8 +30,12 @@ type Maker struct {
 	// AtOnce is how many packages are fetched and laid at a time; 0 is 2. Each takes
 	// some MiB, and as much more as its compression reaches back.
 	AtOnce int
+	// Share, where it is not nil, has one of several workers make what they want at the
+	// same moment.
+	Share *Share
 	// Known is called with the number of layers that are there, and of those that have
-	// to be made, before the first is; Made with each that was. May be nil.
+	// to be made, before the first is; Made with each that was, here or by another worker.
+	// May be nil.
 	Known func(there, missing int)
 	Made  func(rec conda.Record, p Package)
 }
@@ -58,20 +63,50 @@ func (m *Maker) Packages(ctx context.Context, records []conda.Record) ([]Package
 	if m.Known != nil {
 		m.Known(len(records)-len(missing), len(missing))
 	}
+	w := &wants{Maker: m, records: records, python: python, packages: out}
+	later, err := w.have(ctx, missing, false)
+	if err != nil || len(later) == 0 {
+		return out, err
+	}
+	if m.Share.Waits != nil {
+		m.Share.Waits(len(later))
+	}
+	_, err = w.have(ctx, later, true)
+	return out, err
+}
+
+// wants are the packages of an environment while their layers are made.
+type wants struct {
+	*Maker
+	records  []conda.Record
+	python   artifact.Python
+	packages []Package
+}
+
+// have has the layers of some packages made, some at a time, and answers those that
+// other workers make; with wait it waits for them.
+func (w *wants) have(ctx context.Context, which []int, wait bool) (later []int, err error) {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(m.AtOnce, 2))
-	for _, i := range missing {
-		g.Go(func() (err error) {
-			if out[i], err = m.one(ctx, records[i], python); err == nil && m.Made != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				m.Made(records[i], out[i])
+	g.SetLimit(cmp.Or(w.AtOnce, 2))
+	for _, i := range which {
+		g.Go(func() error {
+			p, err := w.shared(ctx, w.records[i], w.python, wait)
+			mu.Lock()
+			defer mu.Unlock()
+			if errors.Is(err, errElsewhere) {
+				later = append(later, i)
+				return nil
+			}
+			if w.packages[i] = p; err == nil && w.Made != nil {
+				w.Made(w.records[i], p)
 			}
 			return err
 		})
 	}
-	return out, g.Wait()
+	err = g.Wait()
+	slices.Sort(later)
+	return later, err
 }
 
 func (m *Maker) place(rec conda.Record, python artifact.Python) (Key, artifact.Place, error) {
@@ -121,6 +156,9 @@ func (m *Maker) Layers(ctx context.Context, records []conda.Record, packages []P
 	}
 	if len(p.rest) == 0 {
 		return out, nil
+	}
+	if err := m.gather(ctx, records, packages, p.rest); err != nil {
+		return nil, err
 	}
 	var members []Package
 	for _, i := range p.rest {

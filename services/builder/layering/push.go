@@ -126,11 +126,12 @@ func (m *Maker) blobs(ctx context.Context, to Registry, images []Image, out *Pus
 	return err
 }
 
-// send sends a layer that is not there, and answers how many bytes that took.
+// send sends a layer that is not there, and answers how many bytes that took, also when
+// it was sent early.
 func (m *Maker) send(ctx context.Context, to Registry, l Layer) (int64, error) {
 	there, err := to.Has(ctx, l.descriptor())
 	if err != nil || there {
-		return 0, err
+		return m.Share.early(l.Digest), err
 	}
 	blob, err := m.Store.Open(ctx, l)
 	if errors.Is(err, fault.NotFound) {

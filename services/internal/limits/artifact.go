@@ -43,6 +43,17 @@ const (
 	ArtifactRest    = 2 * time.Minute
 	// CondaLayers is how many layers the packages of an environment have at most.
 	CondaLayers = 100
+	// LayerSilence is how long a worker that makes a layer for others may be silent before
+	// another makes it, LayerWait how long others wait for it all in all.
+	LayerSilence = 15 * time.Second
+	LayerWait    = 10 * time.Minute
+	// LayerRecord is how long may be what workers tell each other of a layer, in bytes,
+	// LayerRecordUnpacked unpacked; LayerRecords what NATS keeps of that together, each
+	// for LayerRecordAge.
+	LayerRecord         = 512 << 10
+	LayerRecordUnpacked = 16 << 20
+	LayerRecords        = 64 << 20
+	LayerRecordAge      = time.Hour
 )
 
 // artifactRows bound a Conda artifact.
@@ -61,5 +72,10 @@ func artifactRows() []Row {
 		{What: "Conda artifact: time in which nothing of it comes", Bound: ArtifactStall.String(), Why: "then the channel is asked again: it would hold a build up until its deadline"},
 		{What: "rest of a host of Conda artifacts that says that it has too much to do", Bound: "what it asks for, up to " + ArtifactRest.String(), Why: "a build that would wait longer ends, and says when to try again"},
 		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},
+		{What: "worker that makes a layer for others: time in which it says nothing", Bound: LayerSilence.String() + ", and " + LayerWait.String() + " in all", Why: "then who waits for it makes the layer"},
+		{
+			What: "what workers tell each other of a layer", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, for " + LayerRecordAge.String(),
+			Why: "it is a message of NATS; a layer of which there is more to say is made by each",
+		},
 	}
 }

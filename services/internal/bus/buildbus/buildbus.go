@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/limits"
 )
 
 // Subjects that are no build's own.
@@ -34,6 +35,9 @@ const (
 	JobStream    = "BUILD_JOBS"
 	ResultStream = "BUILD_EVENTS"
 	LogStream    = "BUILD_LOGS"
+	// ClaimBucket is where workers say which layers they make, and what became of them: a
+	// key-value bucket of JetStream, in the stream of Claims.
+	ClaimBucket = "BUILD_LAYERS"
 )
 
 // Job is the subject of a build's Job, on JobStream.
@@ -74,6 +78,16 @@ func Streams() []jetstream.StreamConfig {
 			Name: LogStream, Subjects: []string{logs + ">"}, MaxAge: 7 * 24 * time.Hour,
 			Duplicates: 10 * time.Minute, Description: "Logs of builds that run",
 		},
+	}
+}
+
+// Claims is the stream of ClaimBucket, with a key for each layer and repository. What
+// it holds is for the moment: the oldest makes room, and builds go on without it.
+func Claims() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: "KV_" + ClaimBucket, Subjects: []string{"$KV." + ClaimBucket + ".>"}, Description: "Layers that workers make for each other",
+		MaxMsgsPerSubject: 1, MaxBytes: limits.LayerRecords, MaxMsgSize: limits.LayerRecord + 4<<10, MaxAge: limits.LayerRecordAge,
+		Discard: jetstream.DiscardOld, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 	}
 }
 
