@@ -173,8 +173,9 @@ func newSite(t *testing.T, db *sqldb.DB) *site {
 	return newSiteWith(t, db, func(*container.Deps) {})
 }
 
-// newSiteWith lets the test change what the service works with.
-func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps)) *site {
+// newSiteWith lets the test change what the service works with; plain are registries of
+// its own.
+func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps), plain ...string) *site {
 	t.Helper()
 	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
 	private := testkit.NewRegistry(t, testkit.Basic)
@@ -194,9 +195,9 @@ func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps)) *site
 		d.PublicURL = "http://slipway.example.org"
 		d.Builds = container.Builds{Registry: "127.0.0.1:9090", Repository: "store/builds"}
 		d.OwnRepositories = []string{"q.example/cache"}
-		change(d)
-		plain := []string{private.Host, up.Host, d.Builds.Registry}
+		plain = append(plain, private.Host, up.Host)
 		d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: plain, Metrics: prometheus.NewRegistry()})
+		change(d)
 	})
 	return s
 }

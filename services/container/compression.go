@@ -37,16 +37,13 @@ func checkCompression(c *containerv1.Compression) error {
 	return nil
 }
 
-// checkCompressed wants layers that the request's image gets from a build, and with Conda
-// packages those that whoever puts them together can make
-// (gateway/contract/container-service.md#compression). The recipe is nil for an image.
+// checkCompressed wants, for Conda packages, layers that whoever puts them together can
+// make (gateway/contract/container-service.md#compression). The recipe is nil for an image.
 func checkCompressed(r *containerv1.ContainerRequest, of *recipe) error {
 	const inSteps = "have the packages installed in steps, with buildTemplate conda/micromamba:v2"
 	switch c := compressionOf(r); {
 	case c == nil:
 		return nil
-	case of == nil:
-		return fault.Invalid.Newf("buildCompression is for layers that are built, and the layers of an existing image stay as they are; leave it out")
 	case of.packages != nil && c.GetMode() == modeEstargz:
 		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: they are put together as layers, which are not made as estargz; take zstd, or %s", inSteps)
 	case of.packages != nil && c.GetForce():
@@ -56,8 +53,12 @@ func checkCompressed(r *containerv1.ContainerRequest, of *recipe) error {
 }
 
 // compressionOf is the compression that a request asks for, with nothing left to be
-// understood; nil for what is usual.
+// understood; nil for what is usual, and for an existing image, since clients send their
+// setting with every request.
 func compressionOf(r *containerv1.ContainerRequest) *containerv1.Compression {
+	if r.GetContainerImage() != "" {
+		return nil
+	}
 	c := r.GetCompression()
 	out := &containerv1.Compression{Mode: cmp.Or(c.GetMode(), modeGzip), Force: c.GetForce() || c.GetMode() == modeEstargz}
 	if c != nil {

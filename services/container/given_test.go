@@ -189,7 +189,7 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 	store := testkit.NewRegistry(t, testkit.Open)
 	s := newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Builds = container.Builds{Registry: store.Host, Repository: "store/builds"}
-	})
+	}, store.Host)
 	name, source := s.made(t, store, from(s.image))
 	written := store.Host + "/" + source.GetRepository() + "@" + source.GetReference()
 	s.must(t, &containerv1.ContainerRequest{ContainerFile: encoded("FROM " + s.image + "\nCOPY --from=" + name + " /a /b\n")})

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
@@ -21,7 +20,6 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
-	"slipway.dev/services/internal/upstream"
 )
 
 // solver answers as the conda room does.
@@ -65,7 +63,7 @@ func newSolvedSite(t *testing.T, s *solver, wait time.Duration) *site {
 	return newSolvedSiteWith(t, s, wait, func(*container.Deps) {})
 }
 
-func newSolvedSiteWith(t *testing.T, s *solver, wait time.Duration, change func(*container.Deps)) *site {
+func newSolvedSiteWith(t *testing.T, s *solver, wait time.Duration, change func(*container.Deps), plain ...string) *site {
 	t.Helper()
 	conn := serve(t, func(to *rpc.Server) {
 		condav1.RegisterCondaServiceServer(to, s)
@@ -74,7 +72,7 @@ func newSolvedSiteWith(t *testing.T, s *solver, wait time.Duration, change func(
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Conda, d.CondaSolveWait, d.CondaLockTTL, d.Version = condav1.NewCondaServiceClient(conn), wait, time.Hour, "1.2.3"
 		change(d)
-	})
+	}, plain...)
 }
 
 // impossible is a request that the solver is asked about.
@@ -163,13 +161,8 @@ func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSolvedSiteWith(t, &solver{answer: tc.answer}, time.Minute, func(d *container.Deps) {
-				egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
-				if err != nil {
-					t.Fatal(err)
-				}
 				d.CondaImages = recipes.Images{Mamba: image, Base: image}
-				d.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{reg.Host}, Metrics: prometheus.NewRegistry()})
-			})
+			}, reg.Host)
 			r := &containerv1.ContainerRequest{Packages: &containerv1.Packages{
 				Type: "CONDA", Entries: []string{"samtools"}, CondaOpts: &containerv1.CondaOptions{BasePackages: proto.String(""), Commands: []string{"RUN true"}},
 			}}

@@ -71,7 +71,7 @@ func (s *Service) augment(ctx context.Context, l *look, plan *containerv1.Plan) 
 	if add.IsZero() {
 		return nil
 	}
-	p, err := oci.ParsePlatform(plan.GetPlatform())
+	wanted, err := oci.ParsePlatforms(plan.GetPlatform())
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (s *Service) augment(ctx context.Context, l *look, plan *containerv1.Plan) 
 		return err
 	}
 	repo := upstream.Repository{Host: l.image.Registry, Name: l.image.Repository}
-	out, err := oci.Augment(ctx, s.deps.Upstream.Source(repo, l.access), root, add, p)
+	out, err := oci.Augment(ctx, s.deps.Upstream.Source(repo, l.access), root, add, wanted...)
 	if err != nil {
 		return err
 	}

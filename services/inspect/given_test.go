@@ -45,6 +45,7 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	ada := &platformv1.Identity{Endpoint: "e", UserId: 1}
 	known.of["plain"] = &containerv1.Plan{Source: &containerv1.Source{Registry: r.open.Host, Repository: "lib/tool", Reference: "v1"}, Platform: "linux/amd64"}
 	known.of["added"] = &containerv1.Plan{Source: &containerv1.Source{Registry: r.closed.Host, Repository: "team/tool", Reference: "v1"}, Platform: "linux/arm64", Config: config, Identity: ada}
+	known.of["both"] = &containerv1.Plan{Source: known.of["added"].GetSource(), Platform: "linux/amd64,linux/arm64", Config: config, Identity: ada}
 	for _, c := range []struct {
 		name, platform string
 		added, index   bool
@@ -52,6 +53,8 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		{"plain/lib/tool:v1", "", false, false},
 		{"added/team/tool:v1", "linux/arm64", true, true},
 		{"added/team/tool:v1", "linux/amd64", false, true},
+		{"both/team/tool:v1", "linux/amd64", true, true},
+		{"both/team/tool:v1", "linux/arm64", true, true},
 	} {
 		res, err := r.inspect(t.Context(), "slipway.example.org/wt/"+c.name, c.platform, "")
 		if err != nil {
