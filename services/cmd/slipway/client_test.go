@@ -20,10 +20,13 @@ func TestRefusals(t *testing.T) {
 			errs: []string{"The access token is not valid (sign in with `slipway login`, or set SLIPWAY_TOKEN or --token-file)\n"},
 		}, {
 			name: "too many", ex: exchange{status: 429, header: map[string]string{"Retry-After": "42"}, answer: `{"message":"Too many builds"}`},
-			errs: []string{"Too many builds (Retry-After: 42 seconds)\n"},
+			errs: []string{"Too many builds (try again in 42 seconds)\n"},
+		}, {
+			name: "too many, and when", ex: exchange{status: 429, header: map[string]string{"Retry-After": "42"}, answer: `{"message":"Too many builds; try again in 41 s"}`},
+			errs: []string{"Too many builds; try again in 41 s\n"},
 		}, {
 			name: "a date to retry at", ex: exchange{status: 503, header: map[string]string{"Retry-After": "Fri, 02 Jan 2026 00:00:00 GMT"}, answer: `{"message":"Down"}`},
-			errs: []string{"Down (Retry-After: Fri, 02 Jan 2026 00:00:00 GMT)\n"},
+			errs: []string{"Down (try again after Fri, 02 Jan 2026 00:00:00 GMT)\n"},
 		}, {
 			name: "a page", ex: exchange{status: 502, answer: "<html>\n\x1b[31m" + strings.Repeat("x", 300)},
 			errs: []string{"the server answered 502 Bad Gateway, and not as a Slipway server does; check --server: <html> xxx", "x…\n"},

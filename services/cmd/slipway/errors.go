@@ -38,7 +38,7 @@ func refusal(res *http.Response, raw []byte) error {
 	if err := json.Unmarshal(raw, &body); err != nil || body.Message == "" {
 		body.Message = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", res.Status, printable(clip(string(raw))))
 	}
-	return &refused{text: printableLines(body.Message + remedy(res)), status: res.StatusCode, raw: raw}
+	return &refused{text: printableLines(body.Message + remedy(res, body.Message)), status: res.StatusCode, raw: raw}
 }
 
 // refused is an answer that is none of 2xx. Its text keeps its lines.
@@ -60,18 +60,20 @@ func printableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-func remedy(res *http.Response) string {
+// remedy is what is known to help where the server says message.
+func remedy(res *http.Response, message string) string {
 	wait, location := res.Header.Get("Retry-After"), res.Header.Get("Location")
 	switch {
 	case res.StatusCode == http.StatusUnauthorized && strings.HasPrefix(res.Header.Get("Www-Authenticate"), "Basic"):
 		return " (it is read from SLIPWAY_METRICS_USER, or from --user, as NAME:PASSWORD)"
 	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden && !isSigned(res):
 		return " (sign in with `slipway login`, or set SLIPWAY_TOKEN or --token-file)"
+	case wait != "" && strings.Contains(message, "again"): // it says when itself
 	case wait != "":
-		if _, err := strconv.Atoi(wait); err == nil { // else it is a date
-			wait += " seconds"
+		if _, err := strconv.Atoi(wait); err == nil {
+			return " (try again in " + wait + " seconds)"
 		}
-		return " (Retry-After: " + wait + ")"
+		return " (try again after " + wait + ")" // it is a date
 	case location != "":
 		return " (it points to " + location + "; no redirect is followed: give --server the address that it leads to)"
 	}

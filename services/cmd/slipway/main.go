@@ -74,7 +74,7 @@ sent.`,
 		imageCommand(&s), buildCommand(&s), condaCommand(&s), s.paged(inspectCommand(&s)),
 		s.paged(searchCommand(&s)), lockCommand(&s), s.paged(explainCommand(&s)),
 		getCommand(&s), pullCommand(&s), statusCommand(&s), s.paged(describeCommand(&s)), revokeCommand(&s),
-		s.paged(buildsCommand(&s)), s.paged(logsCommand(&s)), metricsCommand(&s, env), infoCommand(&s),
+		s.paged(buildsCommand(&s)), s.paged(logsCommand(&s)), openCommand(&s, env), metricsCommand(&s, env), infoCommand(&s),
 		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
 		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),
 	)
