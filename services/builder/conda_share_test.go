@@ -141,9 +141,10 @@ func TestCondaHolderSilent(t *testing.T) {
 		c.After = func(time.Duration) <-chan time.Time { return nil } // it says nothing more
 	})
 	other := b.sharing(nc, func(c *claim.Claims) {
+		usual := c.After
 		c.After = func(d time.Duration) <-chan time.Time {
 			if d != limits.LayerSilence {
-				return time.After(d)
+				return usual(d)
 			}
 			come := make(chan time.Time)
 			go func() { <-silent; close(come) }()
@@ -220,9 +221,10 @@ func TestCondaWithoutNATS(t *testing.T) {
 	})
 	<-both
 	impatient := func(c *claim.Claims) {
+		usual := c.After
 		c.After = func(d time.Duration) <-chan time.Time {
 			if d != limits.LayerSilence {
-				return time.After(d)
+				return usual(d)
 			}
 			come := make(chan time.Time)
 			go func() { <-gone; close(come) }()
