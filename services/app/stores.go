@@ -38,7 +38,9 @@ func (a *App) openData(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("data_dir: %w", err)
 	}
-	a.onClose(lock.Close)
+	a.onClose(func() error { // a child that is being started has the file, too, until it runs its program
+		return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
+	})
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		return fmt.Errorf("another slipwayd uses %s; stop it, or set another data_dir", a.cfg.DataDir)
 	}

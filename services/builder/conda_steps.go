@@ -20,8 +20,8 @@ import (
 //go:embed conda_steps.sh
 var installer string
 
-// stepsDir is where the step finds its files, in the build context; the recipe's
-// requirements.txt is there, too.
+// stepsDir is where the step finds its files, in the build context; the recipe's are
+// there, too.
 const stepsDir = ".slipway"
 
 // remainder is what has to be run on an image of packages; the zero value is nothing.
@@ -37,7 +37,7 @@ type remainder struct {
 func (e *environment) remainder(packages []layering.Package) (remainder, error) {
 	var left remainder
 	if r := e.job.Recipe; r.GetContainerFile() != "" || len(r.GetFiles()) > 0 {
-		left.why = "The request's commands, or its packages of pip, have to be run"
+		left.why = "The request's commands, its packages of pip, or the compilation of modules have to be run"
 	}
 	for i, p := range packages {
 		for _, s := range p.LinkScripts {

@@ -5,8 +5,9 @@
 #   links             a script a line: its path below the prefix, then its package's
 #                     name, version and build number, with tabs between them
 #   requirements.txt  what pip installs
+#   compile           says that modules of Python are compiled
 #
-# Either may be missing.
+# Each may be missing.
 set -eu
 cd "${0%/*}"
 export PREFIX=/opt/conda ROOT_PREFIX=/opt/conda SOURCE_DIR=/opt/conda
@@ -53,4 +54,13 @@ fi
 if [ -f requirements.txt ]; then
 	export PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 	"$PREFIX/bin/python" -m pip install --no-cache-dir -r requirements.txt
+fi
+if [ -f compile ]; then
+	if [ ! -x "$PREFIX/bin/python" ]; then
+		echo "slipway: nothing can be compiled: there is no Python among the packages; add it, or leave packages.condaOpts.compile out"
+		exit 1
+	fi
+	# Some packages hold sources that no Python reads, such as templates: those stay.
+	PYTHONHASHSEED=0 "$PREFIX/bin/python" -m compileall -qq --invalidation-mode unchecked-hash "$PREFIX"/lib/python*/site-packages ||
+		echo "slipway: some modules were not compiled: they are not in this Python's language"
 fi

@@ -40,6 +40,13 @@ func TestInstaller(t *testing.T) {
 			"bin/.a-post-link.sh": "echo first", "bin/python": "#!/bin/sh\necho \"python $*\"; cat requirements.txt\n",
 		}, "slipway: running bin/.a-post-link.sh of a 1.0\nfirst\npython -m pip install --no-cache-dir -r requirements.txt\nsix\n", false},
 		{"a pip that fails", "", "six\n", map[string]string{"bin/python": "#!/bin/sh\nexit 1\n"}, "", true},
+		{"compiled, after pip", "", "six\n", map[string]string{
+			"compile": "", "lib/python3.12/site-packages/a.py": "", "bin/python": "#!/bin/sh\necho \"python $*\"\n",
+		}, "python -m pip install --no-cache-dir -r requirements.txt\npython -m compileall -qq --invalidation-mode unchecked-hash PREFIX/lib/python3.12/site-packages\n", false},
+		{"sources that stay", "", "", map[string]string{"compile": "", "bin/python": "#!/bin/sh\nexit 1\n"},
+			"slipway: some modules were not compiled: they are not in this Python's language\n", false},
+		{"no Python to compile", "", "", map[string]string{"compile": ""},
+			"slipway: nothing can be compiled: there is no Python among the packages; add it, or leave packages.condaOpts.compile out\n", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,6 +68,9 @@ func TestInstaller(t *testing.T) {
 				}
 			}
 			for name, text := range tc.files {
+				if name == "compile" {
+					name = filepath.Join("..", "steps", name)
+				}
 				put(filepath.Join(prefix, name), text)
 			}
 			out, err := exec.CommandContext(t.Context(), "sh", filepath.Join(dir, "steps/install.sh")).CombinedOutput()

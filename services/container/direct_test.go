@@ -137,21 +137,22 @@ func TestWhatIsRunOnPackages(t *testing.T) {
 	commands, file := s.packages("samtools", "bwa"), s.packages()
 	commands.Packages.CondaOpts.Commands = []string{"RUN true", "USER 1"}
 	file.Packages.Entries, file.Packages.Environment = nil, encoded("dependencies: [bwa, samtools, pip: [numpy==2.0, 'six']]")
+	compiled := s.packages("samtools", "bwa")
+	compiled.Packages.CondaOpts.Compile = true
 	for name, tc := range map[string]struct {
 		r            *containerv1.ContainerRequest
 		lines, files string
 	}{
 		"commands":                     {commands, "RUN true\nUSER 1\n", ""},
-		"pip":                          {s.packages("samtools", "bwa", "pip:numpy==2.0", "pip:six"), "", "numpy==2.0\nsix\n"},
-		"packages of pip, from a file": {file, "", "numpy==2.0\nsix\n"},
+		"pip":                          {s.packages("samtools", "bwa", "pip:numpy==2.0", "pip:six"), "", ".slipway/requirements.txt: numpy==2.0\nsix\n"},
+		"packages of pip, from a file": {file, "", ".slipway/requirements.txt: numpy==2.0\nsix\n"},
+		"modules, compiled":            {compiled, "", ".slipway/compile: "},
 	} {
 		got := s.must(t, tc.r)
 		r := s.builds.last(t).GetRecipe()
 		files := ""
 		for _, f := range r.GetFiles() {
-			if files += string(f.GetContent()); f.GetPath() != ".slipway/requirements.txt" {
-				t.Errorf("%s: a file %s", name, f.GetPath())
-			}
+			files += f.GetPath() + ": " + string(f.GetContent())
 		}
 		if r.GetEngine() != "conda" || len(r.GetLockDigest()) != 64 || r.GetContainerFile() != tc.lines || files != tc.files || got.GetBuildId() == plain.GetBuildId() {
 			t.Errorf("%s: %v is %v", name, got, r)

@@ -90,7 +90,7 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, 
 		packages: c.Packages(),
 		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
 		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL, isBase: c.IsBase,
-		afterwards: afterwards{lines: c.Lines(), files: c.Requirements()},
+		afterwards: afterwards{lines: c.Lines(), files: c.StepFiles()},
 	}
 	if out.base, err = oci.ParseReference(c.BaseImage()); err != nil {
 		return nil, fault.In("packages.condaOpts.baseImage", err)

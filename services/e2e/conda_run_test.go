@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"io/fs"
@@ -274,6 +275,27 @@ func TestCondaImageRuns(t *testing.T) {
 		}
 		t.Run("arm64", func(t *testing.T) { p.runsForArm(t, small) })
 	})
+}
+
+// TestCondaImageCompiled: Python's modules are compiled where the request wants that, once
+// and for all: what Python loads is never held against the sources.
+func TestCondaImageCompiled(t *testing.T) {
+	needClients(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	channel := madeChannel(t, debianPython(t), helloPython())
+	base := up.Push(t, "base/debian:bookworm", debian(t))
+	p := oneProcess(t, common(t, []string{up.Host}, unraced(settings{"conda_channel_alias": channel.URL, "conda_solve_wait": "20s"})))
+	order := environment(base, "hello")
+	order["packages"].(map[string]any)["condaOpts"].(map[string]any)["compile"] = true
+	answer := p.order(order)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+	}
+	compiled := files(t, pull(t, text(answer, "targetImage"), "amd64"))["opt/conda/lib/python3.11/site-packages/hello/__pycache__/say.cpython-311.pyc"]
+	const unchecked = 1 // PEP 552: by its hash, and never checked
+	if len(compiled) < 16 || binary.LittleEndian.Uint32([]byte(compiled[4:8])) != unchecked {
+		t.Errorf("the module is compiled as %.16q:\n%s", compiled, p.logOf(answer))
+	}
 }
 
 // runsForArm runs the program of a package for another processor.

@@ -19,7 +19,7 @@ type condaFlags struct {
 	file                            string
 	channels, run                   []string
 	baseImage, mambaImage, packages string
-	refresh                         bool
+	refresh, compile                bool
 }
 
 func condaCommand(s *settings) *cobra.Command {
@@ -76,6 +76,7 @@ func (f *condaFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.mambaImage, "mamba-image", "", "The `image` that installs the packages.")
 	flags.StringVar(&f.packages, "base-packages", "", "The `packages` that every environment gets; empty for none (default: the server's, conda-forge::procps-ng).")
 	flags.StringArrayVar(&f.run, "run", nil, "A Dockerfile `line` to append, e.g. 'RUN ldconfig'; may be repeated.")
+	flags.BoolVar(&f.compile, "compile", false, "Compile Python's modules, so that they load at once; it is done in a step.")
 	flags.BoolVar(&f.refresh, "refresh", false, "Solve the packages anew, though the request is remembered.")
 	complete(cmd, "channel", "conda-forge", "bioconda")
 	for _, name := range []string{"base-image", "mamba-image", "base-packages", "run"} {
@@ -101,7 +102,7 @@ func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.Co
 			return nil, err
 		}
 	}
-	opts := &containerv1.CondaOptions{MambaImage: f.mambaImage, BaseImage: f.baseImage, Commands: f.run}
+	opts := &containerv1.CondaOptions{MambaImage: f.mambaImage, BaseImage: f.baseImage, Commands: f.run, Compile: f.compile}
 	if cmd.Flags().Changed("base-packages") {
 		opts.BasePackages = &f.packages
 	}

@@ -46,6 +46,7 @@ func TestRecipes(t *testing.T) {
 		{"a lock", "conda -f " + lock, `{"packages":{"type":"CONDA","environment":"` + b64("@EXPLICIT\nhttps://x/y.conda\n") + `"}}`},
 		{"Conda options", "conda jq --base-image debian:12 --mamba-image m:1 --run=USER\u00a0x --base-packages a",
 			`{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"baseImage":"debian:12","mambaImage":"m:1","commands":["USER` + "\u00a0" + `x"],"basePackages":"a"}}}`},
+		{"compiled", "conda jq --compile", `{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"compile":true}}}`},
 		{"solved anew", "conda jq --refresh", `{"packages":{"type":"CONDA","entries":["jq"]},"refresh":true}`},
 		{"compressed", "build -f " + docker + " --build-compression zstd", `{` + file + `,"buildCompression":{"mode":"zstd"}}`},
 		{"compressed at a level", "conda jq --build-compression gzip:0", `{"packages":{"type":"CONDA","entries":["jq"]},"buildCompression":{"mode":"gzip","level":0}}`},

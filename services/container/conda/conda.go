@@ -57,6 +57,9 @@ type Recipe struct {
 	mambaImage, baseImage string
 	// commands are the last lines of the Dockerfile.
 	commands []string
+	// compile says that modules of Python are wanted compiled. Who installs in steps
+	// compiles them anyway.
+	compile bool
 }
 
 // Read checks packages of type CONDA. environment is their environment file, decoded;
@@ -91,7 +94,7 @@ func ReadFile(text string, usual Images) (Recipe, error) {
 
 // withOptions checks the options, and fills in the defaults.
 func withOptions(o *containerv1.CondaOptions, usual Images) (Recipe, error) {
-	r := Recipe{commands: o.GetCommands()}
+	r := Recipe{commands: o.GetCommands(), compile: o.GetCompile()}
 	packages := defaultBasePackages
 	if o != nil && o.BasePackages != nil {
 		packages = o.GetBasePackages()
@@ -182,6 +185,8 @@ func (r Recipe) Steps() string {
 		return "what pip installs"
 	case len(r.commands) > 0:
 		return "packages.condaOpts.commands"
+	case r.compile:
+		return "packages.condaOpts.compile"
 	case r.LockURL != "":
 		return "the lock at " + fault.Quote(r.LockURL)
 	}

@@ -43,13 +43,17 @@ func (r Recipe) Lines() string {
 	return out.String()
 }
 
-// Requirements are what pip installs on top of packages that are there already: a file,
-// where the step that does it looks for it; nil for nothing.
-func (r Recipe) Requirements() []*buildv1.File {
-	if len(r.pip()) == 0 {
-		return nil
+// StepFiles say what is run on packages that are there already, where the step that does
+// it looks for them: what pip installs, and whether modules are compiled; nil for nothing.
+func (r Recipe) StepFiles() []*buildv1.File {
+	var files []*buildv1.File
+	if len(r.pip()) > 0 {
+		files = append(files, &buildv1.File{Path: folder + "/requirements.txt", Content: []byte(strings.Join(r.pip(), "\n") + "\n")})
 	}
-	return []*buildv1.File{{Path: folder + "/requirements.txt", Content: []byte(strings.Join(r.pip(), "\n") + "\n")}}
+	if r.compile {
+		files = append(files, &buildv1.File{Path: folder + "/compile"})
+	}
+	return files
 }
 
 // Files are those that the installer reads, and the installer.

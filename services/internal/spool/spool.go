@@ -242,7 +242,8 @@ func (s *Spool) Close() error {
 		problems = append(problems, seg.close())
 	}
 	if s.lock != nil {
-		problems = append(problems, s.lock.Close())
+		// A child that is being started has the file, too, until it runs its program.
+		problems = append(problems, syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 	}
 	return errors.Join(problems...)
 }

@@ -8,8 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -318,6 +320,35 @@ func TestOneProcess(t *testing.T) {
 	}
 	if err := s.Append([]byte("late")); !errors.Is(err, fs.ErrClosed) {
 		t.Errorf("closed, and yet: %v", err)
+	}
+	open(t, options(dir))
+}
+
+// TestChildThatStarts: what a process has open, a child of its has too, until it runs its
+// program; that is no other process which uses the spool.
+func TestChildThatStarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, options(dir))
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil || len(files) == 0 {
+		t.Skip("the files of a process are not to be seen here")
+	}
+	lock := -1
+	for _, f := range files {
+		if path, err := os.Readlink(f); err == nil && path == filepath.Join(dir, "lock") {
+			if lock, err = strconv.Atoi(filepath.Base(f)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	child, err := syscall.Dup(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(child) }()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 	open(t, options(dir))
 }

@@ -781,7 +781,10 @@ type CondaOptions struct {
 	// Packages that are added to every environment; an empty string means none.
 	BasePackages *string `protobuf:"bytes,3,opt,name=base_packages,json=basePackages,proto3,oneof" json:"base_packages,omitempty"`
 	// The base of the final image.
-	BaseImage     string `protobuf:"bytes,4,opt,name=base_image,json=baseImage,proto3" json:"base_image,omitempty"`
+	BaseImage string `protobuf:"bytes,4,opt,name=base_image,json=baseImage,proto3" json:"base_image,omitempty"`
+	// Have the modules of Python packages compiled in a step, so that they load at once;
+	// their .pyc files are never checked against the sources.
+	Compile       bool `protobuf:"varint,5,opt,name=compile,proto3" json:"compile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -842,6 +845,13 @@ func (x *CondaOptions) GetBaseImage() string {
 		return x.BaseImage
 	}
 	return ""
+}
+
+func (x *CondaOptions) GetCompile() bool {
+	if x != nil {
+		return x.Compile
+	}
+	return false
 }
 
 var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
@@ -928,14 +938,15 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\aentries\x18\x03 \x03(\tR\aentries\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12A\n" +
 	"\n" +
-	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\"\xbb\x01\n" +
+	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\"\xd5\x01\n" +
 	"\fCondaOptions\x12&\n" +
 	"\vmamba_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\n" +
 	"mambaImage\x12\x1a\n" +
 	"\bcommands\x18\x02 \x03(\tR\bcommands\x12/\n" +
 	"\rbase_packages\x18\x03 \x01(\tB\x05\x90\xb5\x18\x90NH\x00R\fbasePackages\x88\x01\x01\x12$\n" +
 	"\n" +
-	"base_image\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tbaseImageB\x10\n" +
+	"base_image\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tbaseImage\x12\x18\n" +
+	"\acompile\x18\x05 \x01(\bR\acompileB\x10\n" +
 	"\x0e_base_packagesB8Z6slipway.dev/proto/gen/slipway/container/v1;containerv1b\x06proto3"
 
 var (
