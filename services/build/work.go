@@ -190,11 +190,10 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	src, included := recipe.GetSource(), includes(recipe, repo)
 	// What the same build has pushed before is read with the login that it pushes with.
 	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
-	case !isSource && slices.Contains(s.givenAt(rec, repo.Host), repo.Name):
+	// Whoever asked may have these images: they are read by their digests.
+	case !isSource && (slices.Contains(s.givenAt(rec, repo.Host), repo.Name) || included && s.deps.Keychain.Owns(repo.Host, repo.Name)):
 		return s.deps.Keychain.Given(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.id, Until: rec.deadline().Add(grace)}), nil
 	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
-		read = s.deps.Keychain.Target
-	case included && s.deps.Keychain.Owns(repo.Host, repo.Name): // whoever asked may have the image
 		read = s.deps.Keychain.Target
 	case !isSource && !included && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
 		return upstream.Login{}, nil
