@@ -1,4 +1,5 @@
 // The public REST API, as the page calls it. Nothing here is known to the page alone.
+import { token } from "./session.js";
 
 /** Where the site is, below whatever prefix a proxy gives it. */
 export const root = new URL("../../", import.meta.url);
@@ -18,13 +19,16 @@ export class Failure extends Error {
 }
 
 /**
- * Calls the API and returns what it answers.
+ * Calls the API, as who is signed in, and returns what it answers; undefined where that
+ * is nothing.
  * @param {string} method
  * @param {string} path relative to the root, without a slash before it
- * @param {{body?: object, signal?: AbortSignal}} [more]
+ * @param {{body?: object, signal?: AbortSignal, as?: string}} [more] body is sent as a form
+ *   where it is one; as is a token to use in place of the session's
  * @returns {Promise<any>}
  */
-export async function call(method, path, { body, signal } = {}) {
+export async function call(method, path, { body, signal, as = token.peek() } = {}) {
+  const form = body instanceof URLSearchParams;
   /** @type {Response} */
   let response;
   try {
@@ -32,13 +36,14 @@ export async function call(method, path, { body, signal } = {}) {
       method,
       signal,
       credentials: "omit",
-      headers: body ? { "Content-Type": "application/json" } : {},
-      body: body && JSON.stringify(body),
+      headers: { ...(body && !form && { "Content-Type": "application/json" }), ...(as && { Authorization: `Bearer ${as}` }) },
+      body: form ? body : body && JSON.stringify(body),
     });
   } catch (err) {
     if (signal?.aborted) throw err;
     throw new Failure(0, "The service does not answer. Check your connection, and try again.", undefined);
   }
+  if (response.status === 204) return undefined;
   const answer = await response.json().catch(() => undefined);
   if (response.ok && answer !== undefined) return answer;
   const wait = Number(response.headers.get("Retry-After"));
@@ -47,6 +52,7 @@ export async function call(method, path, { body, signal } = {}) {
 
 /** What was found before, so that going back a letter asks nobody. */
 const found = new Map();
+token.subscribe(() => found.clear()); // others may find other things
 
 /**
  * A GET whose answer hardly changes while one is on the page; calls are counted.
