@@ -464,6 +464,9 @@ func TestQueuePositionsAndUnknownBuilds(t *testing.T) {
 		if got := r.state(t, id); got.GetPosition() != int32(i+1) {
 			t.Errorf("build %d is at place %d", i, got.GetPosition())
 		}
+		if got, err := r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id}); err != nil || got.GetPosition() != int32(i+1) {
+			t.Errorf("the status of build %d is %v, %v", i, got, err)
+		}
 	}
 	for _, id := range []string{"", "x", "0123456789abcdef_1", "0123456789abcdef_1' OR 1=1"} {
 		if _, err := r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id}); !errors.Is(err, fault.NotFound) {

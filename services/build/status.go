@@ -39,11 +39,19 @@ func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatu
 	if err != nil {
 		return nil, err
 	}
+	now, err := s.standing(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
 	b := s.describe(rec)
-	return &buildv1.GetBuildStatusResponse{
+	out := &buildv1.GetBuildStatusResponse{
 		Id: b.BuildId, Status: b.Status, StartTime: b.GetStartTime(), Duration: b.Duration, Succeeded: b.Succeeded,
 		Reason: b.Reason, Message: b.Message,
-	}, nil
+	}
+	if now.GetPosition() > 0 {
+		out.Position = proto.Int32(now.GetPosition())
+	}
+	return out, nil
 }
 
 // DescribeBuild returns the record of a build.

@@ -117,7 +117,8 @@ func TestInspectImage(t *testing.T) {
 		}},
 		{"Docker's manifest", docker, "", "", func(a *inspectv1.InspectImageResponse) bool {
 			c := a.GetContainer()
-			return c.GetV2() && !c.GetOci() && !c.GetV1() && len(c.GetConfig().GetConfig().GetEntrypoint()) > 0 && len(c.GetConfig().GetRootfs().GetDiffIds()) == 2
+			return c.GetV2() && !c.GetOci() && !c.GetV1() && len(c.GetConfig().GetConfig().GetEntrypoint()) > 0 && len(c.GetConfig().GetRootfs().GetDiffIds()) == 2 &&
+				len(c.GetConfig().GetHistory()) == 2 && c.GetConfig().GetHistory()[1].GetCreatedBy() == "random"
 		}},
 		{"image alone, whatever platform", docker, "linux/amd64", "", func(a *inspectv1.InspectImageResponse) bool {
 			return a.GetContainer().GetConfig().GetArchitecture() == "amd64"

@@ -30,11 +30,18 @@ type imageConfig struct {
 		Type    string   `json:"type"`
 		DiffIDs []string `json:"diff_ids"`
 	} `json:"rootfs"`
+	History []struct {
+		Created    string `json:"created"`
+		CreatedBy  string `json:"created_by"`
+		Author     string `json:"author"`
+		Comment    string `json:"comment"`
+		EmptyLayer bool   `json:"empty_layer"`
+	} `json:"history"`
 }
 
 func (c imageConfig) message() *inspectv1.ImageConfig {
 	r := c.Config
-	return &inspectv1.ImageConfig{
+	out := &inspectv1.ImageConfig{
 		Architecture: rpc.Optional(c.Architecture),
 		Created:      rpc.Optional(c.Created),
 		Container:    rpc.Optional(c.Container),
@@ -55,6 +62,16 @@ func (c imageConfig) message() *inspectv1.ImageConfig {
 		},
 		Rootfs: &inspectv1.RootFS{Type: rpc.Optional(c.RootFS.Type), DiffIds: c.RootFS.DiffIDs},
 	}
+	for _, h := range c.History {
+		entry := &inspectv1.HistoryEntry{
+			Created: rpc.Optional(h.Created), CreatedBy: rpc.Optional(h.CreatedBy), Author: rpc.Optional(h.Author), Comment: rpc.Optional(h.Comment),
+		}
+		if h.EmptyLayer {
+			entry.EmptyLayer = proto.Bool(true)
+		}
+		out.History = append(out.History, entry)
+	}
+	return out
 }
 
 func descriptorOf(d ocispec.Descriptor) *inspectv1.Descriptor {

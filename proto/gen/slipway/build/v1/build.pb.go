@@ -556,7 +556,9 @@ type GetBuildStatusResponse struct {
 	// Why the image was not made; see Build.
 	Reason *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The reason in words, which may be several lines.
-	Message       *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Message *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Place in the queue, from 1; absent once a worker has taken it.
+	Position      *int32 `protobuf:"varint,8,opt,name=position,proto3,oneof" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -638,6 +640,13 @@ func (x *GetBuildStatusResponse) GetMessage() string {
 		return *x.Message
 	}
 	return ""
+}
+
+func (x *GetBuildStatusResponse) GetPosition() int32 {
+	if x != nil && x.Position != nil {
+		return *x.Position
+	}
+	return 0
 }
 
 // GetBuildLockRequest names a build.
@@ -1821,7 +1830,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\t\n" +
 	"\a_served\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
-	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xc9\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xf7\x02\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x129\n" +
@@ -1830,7 +1839,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bduration\x18\x04 \x01(\x01H\x02R\bduration\x88\x01\x01\x12!\n" +
 	"\tsucceeded\x18\x05 \x01(\bH\x03R\tsucceeded\x88\x01\x01\x12\x1b\n" +
 	"\x06reason\x18\x06 \x01(\tH\x04R\x06reason\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\a \x01(\tH\x05R\amessage\x88\x01\x01B\x05\n" +
+	"\amessage\x18\a \x01(\tH\x05R\amessage\x88\x01\x01\x12\x1f\n" +
+	"\bposition\x18\b \x01(\x05H\x06R\bposition\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_durationB\f\n" +
@@ -1838,7 +1848,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"_succeededB\t\n" +
 	"\a_reasonB\n" +
 	"\n" +
-	"\b_message\"T\n" +
+	"\b_messageB\v\n" +
+	"\t_position\"T\n" +
 	"\x13GetBuildLockRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12\x1c\n" +
 	"\x06format\x18\x02 \x01(\tB\x04\x90\xb5\x18 R\x06format\"n\n" +

@@ -396,7 +396,9 @@ type ImageConfig struct {
 	// Defaults for containers made from the image.
 	Config *RuntimeConfig `protobuf:"bytes,4,opt,name=config,proto3,oneof" json:"config,omitempty"`
 	// The image's layers, uncompressed.
-	Rootfs        *RootFS `protobuf:"bytes,5,opt,name=rootfs,proto3,oneof" json:"rootfs,omitempty"`
+	Rootfs *RootFS `protobuf:"bytes,5,opt,name=rootfs,proto3,oneof" json:"rootfs,omitempty"`
+	// What made each layer, lowest first, as stated in the config: nobody checks it.
+	History       []*HistoryEntry `protobuf:"bytes,6,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -466,6 +468,95 @@ func (x *ImageConfig) GetRootfs() *RootFS {
 	return nil
 }
 
+func (x *ImageConfig) GetHistory() []*HistoryEntry {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// HistoryEntry is a step in which an image was made.
+type HistoryEntry struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When.
+	Created *string `protobuf:"bytes,1,opt,name=created,proto3,oneof" json:"created,omitempty"`
+	// What was run, e.g. "RUN apt-get update".
+	CreatedBy *string `protobuf:"bytes,2,opt,name=created_by,proto3,oneof" json:"created_by,omitempty"`
+	// Who made it.
+	Author *string `protobuf:"bytes,3,opt,name=author,proto3,oneof" json:"author,omitempty"`
+	// What they say about it.
+	Comment *string `protobuf:"bytes,4,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	// True for a step that made no layer.
+	EmptyLayer    *bool `protobuf:"varint,5,opt,name=empty_layer,proto3,oneof" json:"empty_layer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryEntry) Reset() {
+	*x = HistoryEntry{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryEntry) ProtoMessage() {}
+
+func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
+func (*HistoryEntry) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *HistoryEntry) GetCreated() string {
+	if x != nil && x.Created != nil {
+		return *x.Created
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetCreatedBy() string {
+	if x != nil && x.CreatedBy != nil {
+		return *x.CreatedBy
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetAuthor() string {
+	if x != nil && x.Author != nil {
+		return *x.Author
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetComment() string {
+	if x != nil && x.Comment != nil {
+		return *x.Comment
+	}
+	return ""
+}
+
+func (x *HistoryEntry) GetEmptyLayer() bool {
+	if x != nil && x.EmptyLayer != nil {
+		return *x.EmptyLayer
+	}
+	return false
+}
+
 // RuntimeConfig holds the defaults for containers made from an image.
 type RuntimeConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -501,7 +592,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -513,7 +604,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -526,7 +617,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *RuntimeConfig) GetAttachStdin() bool {
@@ -633,7 +724,7 @@ type RootFS struct {
 
 func (x *RootFS) Reset() {
 	*x = RootFS{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -645,7 +736,7 @@ func (x *RootFS) String() string {
 func (*RootFS) ProtoMessage() {}
 
 func (x *RootFS) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -658,7 +749,7 @@ func (x *RootFS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RootFS.ProtoReflect.Descriptor instead.
 func (*RootFS) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *RootFS) GetType() string {
@@ -692,7 +783,7 @@ type ImageManifest struct {
 
 func (x *ImageManifest) Reset() {
 	*x = ImageManifest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +795,7 @@ func (x *ImageManifest) String() string {
 func (*ImageManifest) ProtoMessage() {}
 
 func (x *ImageManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +808,7 @@ func (x *ImageManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageManifest.ProtoReflect.Descriptor instead.
 func (*ImageManifest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImageManifest) GetSchemaVersion() int32 {
@@ -765,7 +856,7 @@ type IndexInspection struct {
 
 func (x *IndexInspection) Reset() {
 	*x = IndexInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +868,7 @@ func (x *IndexInspection) String() string {
 func (*IndexInspection) ProtoMessage() {}
 
 func (x *IndexInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +881,7 @@ func (x *IndexInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInspection.ProtoReflect.Descriptor instead.
 func (*IndexInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *IndexInspection) GetSchemaVersion() int32 {
@@ -840,7 +931,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -852,7 +943,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -865,7 +956,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Descriptor) GetMediaType() string {
@@ -922,7 +1013,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1025,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1038,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Platform) GetArchitecture() string {
@@ -996,7 +1087,7 @@ type ValidateCredentialsRequest struct {
 
 func (x *ValidateCredentialsRequest) Reset() {
 	*x = ValidateCredentialsRequest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1099,7 @@ func (x *ValidateCredentialsRequest) String() string {
 func (*ValidateCredentialsRequest) ProtoMessage() {}
 
 func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1112,7 @@ func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ValidateCredentialsRequest) GetLogin() *Login {
@@ -1046,7 +1137,7 @@ type Login struct {
 
 func (x *Login) Reset() {
 	*x = Login{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1149,7 @@ func (x *Login) String() string {
 func (*Login) ProtoMessage() {}
 
 func (x *Login) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1162,7 @@ func (x *Login) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Login.ProtoReflect.Descriptor instead.
 func (*Login) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Login) GetUserName() string {
@@ -1106,7 +1197,7 @@ type ValidateCredentialsResponse struct {
 
 func (x *ValidateCredentialsResponse) Reset() {
 	*x = ValidateCredentialsResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1209,7 @@ func (x *ValidateCredentialsResponse) String() string {
 func (*ValidateCredentialsResponse) ProtoMessage() {}
 
 func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1222,7 @@ func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ValidateCredentialsResponse) GetValid() bool {
@@ -1193,20 +1284,36 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\t_manifestB\x05\n" +
 	"\x03_v1B\x05\n" +
 	"\x03_v2B\x06\n" +
-	"\x04_oci\"\xb2\x02\n" +
+	"\x04_oci\"\xee\x02\n" +
 	"\vImageConfig\x12'\n" +
 	"\farchitecture\x18\x01 \x01(\tH\x00R\farchitecture\x88\x01\x01\x12\x1d\n" +
 	"\acreated\x18\x02 \x01(\tH\x01R\acreated\x88\x01\x01\x12!\n" +
 	"\tcontainer\x18\x03 \x01(\tH\x02R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x06config\x18\x04 \x01(\v2!.slipway.inspect.v1.RuntimeConfigH\x03R\x06config\x88\x01\x01\x127\n" +
-	"\x06rootfs\x18\x05 \x01(\v2\x1a.slipway.inspect.v1.RootFSH\x04R\x06rootfs\x88\x01\x01B\x0f\n" +
+	"\x06rootfs\x18\x05 \x01(\v2\x1a.slipway.inspect.v1.RootFSH\x04R\x06rootfs\x88\x01\x01\x12:\n" +
+	"\ahistory\x18\x06 \x03(\v2 .slipway.inspect.v1.HistoryEntryR\ahistoryB\x0f\n" +
 	"\r_architectureB\n" +
 	"\n" +
 	"\b_createdB\f\n" +
 	"\n" +
 	"_containerB\t\n" +
 	"\a_configB\t\n" +
-	"\a_rootfs\"\x88\x05\n" +
+	"\a_rootfs\"\xf7\x01\n" +
+	"\fHistoryEntry\x12\x1d\n" +
+	"\acreated\x18\x01 \x01(\tH\x00R\acreated\x88\x01\x01\x12#\n" +
+	"\n" +
+	"created_by\x18\x02 \x01(\tH\x01R\n" +
+	"created_by\x88\x01\x01\x12\x1b\n" +
+	"\x06author\x18\x03 \x01(\tH\x02R\x06author\x88\x01\x01\x12\x1d\n" +
+	"\acomment\x18\x04 \x01(\tH\x03R\acomment\x88\x01\x01\x12%\n" +
+	"\vempty_layer\x18\x05 \x01(\bH\x04R\vempty_layer\x88\x01\x01B\n" +
+	"\n" +
+	"\b_createdB\r\n" +
+	"\v_created_byB\t\n" +
+	"\a_authorB\n" +
+	"\n" +
+	"\b_commentB\x0e\n" +
+	"\f_empty_layer\"\x88\x05\n" +
 	"\rRuntimeConfig\x12&\n" +
 	"\fattach_stdin\x18\x01 \x01(\bH\x00R\vattachStdin\x88\x01\x01\x12(\n" +
 	"\rattach_stdout\x18\x02 \x01(\bH\x01R\fattachStdout\x88\x01\x01\x12(\n" +
@@ -1313,49 +1420,51 @@ func file_slipway_inspect_v1_inspect_proto_rawDescGZIP() []byte {
 	return file_slipway_inspect_v1_inspect_proto_rawDescData
 }
 
-var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
 	(*InspectImageRequest)(nil),         // 0: slipway.inspect.v1.InspectImageRequest
 	(*ImageQuery)(nil),                  // 1: slipway.inspect.v1.ImageQuery
 	(*InspectImageResponse)(nil),        // 2: slipway.inspect.v1.InspectImageResponse
 	(*ContainerInspection)(nil),         // 3: slipway.inspect.v1.ContainerInspection
 	(*ImageConfig)(nil),                 // 4: slipway.inspect.v1.ImageConfig
-	(*RuntimeConfig)(nil),               // 5: slipway.inspect.v1.RuntimeConfig
-	(*RootFS)(nil),                      // 6: slipway.inspect.v1.RootFS
-	(*ImageManifest)(nil),               // 7: slipway.inspect.v1.ImageManifest
-	(*IndexInspection)(nil),             // 8: slipway.inspect.v1.IndexInspection
-	(*Descriptor)(nil),                  // 9: slipway.inspect.v1.Descriptor
-	(*Platform)(nil),                    // 10: slipway.inspect.v1.Platform
-	(*ValidateCredentialsRequest)(nil),  // 11: slipway.inspect.v1.ValidateCredentialsRequest
-	(*Login)(nil),                       // 12: slipway.inspect.v1.Login
-	(*ValidateCredentialsResponse)(nil), // 13: slipway.inspect.v1.ValidateCredentialsResponse
-	nil,                                 // 14: slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	nil,                                 // 15: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*HistoryEntry)(nil),                // 5: slipway.inspect.v1.HistoryEntry
+	(*RuntimeConfig)(nil),               // 6: slipway.inspect.v1.RuntimeConfig
+	(*RootFS)(nil),                      // 7: slipway.inspect.v1.RootFS
+	(*ImageManifest)(nil),               // 8: slipway.inspect.v1.ImageManifest
+	(*IndexInspection)(nil),             // 9: slipway.inspect.v1.IndexInspection
+	(*Descriptor)(nil),                  // 10: slipway.inspect.v1.Descriptor
+	(*Platform)(nil),                    // 11: slipway.inspect.v1.Platform
+	(*ValidateCredentialsRequest)(nil),  // 12: slipway.inspect.v1.ValidateCredentialsRequest
+	(*Login)(nil),                       // 13: slipway.inspect.v1.Login
+	(*ValidateCredentialsResponse)(nil), // 14: slipway.inspect.v1.ValidateCredentialsResponse
+	nil,                                 // 15: slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	nil,                                 // 16: slipway.inspect.v1.Descriptor.AnnotationsEntry
 }
 var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	3,  // 1: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
-	8,  // 2: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
+	9,  // 2: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
 	4,  // 3: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	7,  // 4: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	5,  // 5: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	6,  // 6: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	14, // 7: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	9,  // 8: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	9,  // 9: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	9,  // 10: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	15, // 11: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	10, // 12: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	12, // 13: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
-	0,  // 14: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
-	11, // 15: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	2,  // 16: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	13, // 17: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 4: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	6,  // 5: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	7,  // 6: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	5,  // 7: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	15, // 8: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	10, // 9: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	10, // 10: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	10, // 11: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	16, // 12: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	11, // 13: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	13, // 14: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	0,  // 15: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
+	12, // 16: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	2,  // 17: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	14, // 18: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	17, // [17:19] is the sub-list for method output_type
+	15, // [15:17] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_slipway_inspect_v1_inspect_proto_init() }
@@ -1374,13 +1483,14 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[8].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[9].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[10].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_inspect_v1_inspect_proto_rawDesc), len(file_slipway_inspect_v1_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
