@@ -7,6 +7,9 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
 # Anything, to run what e2e starts under the race detector (needs a C compiler).
 RACE      ?=
+# gRPC's own tracing pages would be linked in, and with their templates every exported
+# method of the program: 17 MB. Everywhere, so that Go compiles gRPC once.
+export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
 # The daemon's version is the one in services/tools; it only says it.
 BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -43,25 +44,6 @@ type deviceForm struct {
 	Problem, Allowed string
 }
 
-const devicePage = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Slipway: sign in on another machine</title>
-<h1>Sign in on another machine</h1>
-{{if .Allowed}}<p>The program <b>{{.Allowed}}</b> is signed in. This page can be closed.</p>
-{{else}}{{with .Problem}}<p role="alert">{{.}}</p>
-{{end}}<p>Enter the code that a program of yours shows. If somebody sent you the code, close this page: they would be signed in as you.</p>
-<form method="post" action="device">
-<label>Code <input name="user_code" value="{{.Code}}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
-{{if .Consent}}<input type="hidden" name="consent" value="{{.Consent}}"><input type="hidden" name="user" value="{{.User}}">
-<button>Sign it in as {{.User}}</button>
-{{else}}<label>Your access token <input type="password" name="access_token" autocomplete="off" required></label>
-<button>Allow</button>
-{{end}}</form>
-{{with .Elsewhere}}<p><a href="{{.}}">Sign in with your organisation's account instead</a></p>
-{{end}}{{end}}`
-
 // askCode shows the page.
 func (s signIn) askCode(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	elsewhere, err := s.provider(r)
@@ -101,7 +83,7 @@ func (s signIn) allowDevice(w http.ResponseWriter, r *http.Request, _ map[string
 func (s signIn) showDevice(w http.ResponseWriter, code int, f deviceForm) {
 	htmlHeaders(w.Header())
 	w.WriteHeader(code)
-	_ = s.html.ExecuteTemplate(w, "device", f) // the client may be gone
+	_, _ = io.WriteString(w, f.page()) // the client may be gone
 }
 
 // refuseTokens also tells a program that waits for its code to be entered what it has to

@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
-	"html/template"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -18,16 +18,9 @@ import (
 type signIn struct {
 	mux  *runtime.ServeMux
 	room platformv1.PlatformServiceClient
-	html *template.Template // "sign in" and "device"
 }
 
-func (s signIn) mount() (err error) {
-	if s.html, err = template.New("sign in").Parse(signInPage); err != nil {
-		return err
-	}
-	if _, err = s.html.New("device").Parse(devicePage); err != nil {
-		return err
-	}
+func (s signIn) mount() error {
 	for _, p := range []struct {
 		method, path string
 		handle       runtime.HandlerFunc
@@ -90,10 +83,7 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 		elsewhere += "?" + r.URL.RawQuery
 	}
 	htmlHeaders(w.Header())
-	_ = s.html.ExecuteTemplate(w, "sign in", struct { // the client may be gone
-		url.Values
-		Elsewhere string
-	}{r.URL.Query(), elsewhere})
+	_, _ = io.WriteString(w, signInPage(r.URL.Query().Get, elsewhere)) // the client may be gone
 }
 
 // provider is where the way to the OIDC provider begins; empty where there is none.
@@ -112,25 +102,6 @@ func htmlHeaders(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
-
-const signInPage = `<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Slipway: sign in</title>
-<h1>Sign in</h1>
-<p>The program <b>{{.Get "client_id"}}</b> on this machine asks for access as you. If you did not start it, close this page.</p>
-<form method="post">
-<input type="hidden" name="client_id" value="{{.Get "client_id"}}">
-<input type="hidden" name="redirect_uri" value="{{.Get "redirect_uri"}}">
-<input type="hidden" name="code_challenge" value="{{.Get "code_challenge"}}">
-<input type="hidden" name="code_challenge_method" value="{{.Get "code_challenge_method"}}">
-<input type="hidden" name="state" value="{{.Get "state"}}">
-<label>Your access token <input type="password" name="access_token" autocomplete="off" required autofocus></label>
-<button>Allow</button>
-</form>
-{{with .Elsewhere}}<p><a href="{{.}}">Sign in with your organisation's account instead</a></p>
-{{end}}`
 
 // form returns what reads a form's fields; not ok when it is malformed, after the
 // error was written.

@@ -43,7 +43,7 @@ programs() {
 	local to=$work/bin-$1 buildkit
 	mkdir -p "$to"
 	buildkit=$(cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
-	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" \
+	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -tags grpcnotrace -buildvcs=false -o "$to/" \
 		-ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" ./services/cmd/slipwayd
 	CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" -ldflags "-s -w" ./services/cmd/slipway-runc
 	(cd services/tools && GOWORK=off CGO_ENABLED=0 GOARCH=$1 go build -trimpath -buildvcs=false -o "$to/" \

@@ -28,7 +28,7 @@ trap 'exit 1' INT TERM
 compile() {
 	local os=$1 arch=$2
 	shift 2
-	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -p 2 -trimpath -buildvcs=false -o "$work/$os-$arch/" \
+	CGO_ENABLED=0 GOOS=$os GOARCH=$arch go build -p 2 -trimpath -tags grpcnotrace -buildvcs=false -o "$work/$os-$arch/" \
 		-ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" "$@"
 }
 

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -44,6 +46,24 @@ func TestStartsAreQuiet(t *testing.T) {
 			t.Errorf("it makes a folder that others can read: %s", log)
 		}
 	})
+}
+
+// Where anything that is linked finds methods by their names, as templates do, the linker
+// keeps every exported method of the program: a third more to download and to hold.
+func TestLinkedSparingly(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"slipwayd", "slipway"} {
+		program, err := os.ReadFile(filepath.Join(binaries, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(program, []byte("runtime.gcStart")) {
+			t.Errorf("%s has no names of functions to look through", name)
+		}
+		if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
+			t.Errorf("%s fills in templates: find out what does with -ldflags=-dumpdep", name)
+		}
+	}
 }
 
 // warnings are the lines of a log that are no mere information, but for warranted ones.

@@ -42,9 +42,11 @@ func command() *cobra.Command {
 		SilenceErrors: true,
 	}
 	config.AddFlags(root.PersistentFlags())
-	root.SetUsageTemplate(root.UsageTemplate() + `
-Every setting is a flag: "slipwayd config --explain" says what they are.
-`)
+	usage := root.UsageFunc()
+	root.SetUsageFunc(func(cmd *cobra.Command) error { // a template would call methods by name: see TestLinkedSparingly
+		defer fmt.Fprint(cmd.OutOrStderr(), "\nEvery setting is a flag: \"slipwayd config --explain\" says what they are.\n")
+		return usage(cmd)
+	})
 	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
 	return root
 }
