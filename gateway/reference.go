@@ -34,11 +34,12 @@ type reference struct {
 	next  http.Handler
 }
 
-// file is something to serve as it is; zipped is the same gzip'd, where there is
+// file is something to serve as it is; zipped returns the same gzip'd, where there is
 // that, and cache is for how long browsers may keep it.
 type file struct {
 	kind, etag, cache string
-	text, zipped      []byte
+	text              []byte
+	zipped            func() []byte
 }
 
 func newFile(name string, text []byte) file {
@@ -74,7 +75,7 @@ func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 		plain := strings.TrimSuffix(name, ".gz")
 		f := newFile(plain, text)
 		if plain != name {
-			f.text, f.zipped = nil, text
+			f.text, f.zipped = nil, func() []byte { return text }
 		}
 		r.files["/openapi/"+plain] = f
 	}
@@ -127,11 +128,11 @@ func (f file) head(w http.ResponseWriter, r *http.Request) (text []byte) {
 	switch {
 	case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
 		h.Set("Content-Encoding", "gzip")
-		return f.zipped
+		return f.zipped()
 	case f.text != nil:
 		return f.text
 	}
-	return unzip(f.zipped)
+	return unzip(f.zipped())
 }
 
 func unzip(zipped []byte) []byte {

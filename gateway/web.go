@@ -12,6 +12,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 //go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs web/npm/*.LICENSE
@@ -108,7 +109,8 @@ func webKind(name string) string {
 
 func newWebFile(name string, text []byte, cache string) file {
 	f := newFile(name, text)
-	f.kind, f.cache, f.zipped = webKind(name), cache, zip(text)
+	f.kind, f.cache = webKind(name), cache
+	f.zipped = sync.OnceValue(func() []byte { return zip(text) }) // the first time that somebody asks
 	return f
 }
 
