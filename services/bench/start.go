@@ -20,6 +20,6 @@ func measureStart(w *world, s *sheet) {
 		server.stop()
 	}
 	s.tell("ready, best", slices.Min(ready), "ms")
-	s.hold("ready, median", median(ready), "ms", atMost(1000))
-	s.hold("idle memory", median(idle), "MB", atMost(64))
+	s.hold("ready, median", median(ready), "ms", atMost(150))
+	s.hold("idle memory", median(idle), "MB", atMost(48))
 }
