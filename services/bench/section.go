@@ -31,6 +31,7 @@ func sections() []section {
 		{"solve", measureSolve},
 		{"index", measureIndex},
 		{"image", measureImage},
+		{"capacity", measureCapacity},
 	}
 }
 

@@ -16,10 +16,14 @@ import (
 // threads that ended included. Exact to the nanosecond: it is the process's CPU clock
 // (clock_getcpuclockid(3)), where /proc/PID/stat counts in hundredths of a second.
 func (s *server) cpu() float64 {
-	const cpuclockSched = 2
 	var ts unix.Timespec
-	check(unix.ClockGettime(int32(^s.cmd.Process.Pid<<3|cpuclockSched), &ts))
+	check(unix.ClockGettime(cpuClock(s.cmd.Process.Pid), &ts))
 	return time.Duration(ts.Nano()).Seconds()
+}
+
+func cpuClock(pid int) int32 {
+	const cpuclockSched = 2
+	return int32(^pid<<3 | cpuclockSched)
 }
 
 // watch begins to measure; used returns the seconds of each server since then, 0 for
