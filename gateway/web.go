@@ -151,7 +151,7 @@ func resolved(name string, text []byte) (out []byte, err error) {
 }
 
 // views are the paths of the page's views.
-var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9})?$`)
+var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/[a-z2-7]{26})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

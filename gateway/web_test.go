@@ -137,6 +137,8 @@ func TestWebTakesNothingAway(t *testing.T) {
 		{"/?p=samtools", "text/html; charset=utf-8", 200},
 		{"/view/builds/0123456789abcdef_12", "text/html; charset=utf-8", 200},
 		{"/view/inspect?image=a", "text/html; charset=utf-8", 200},
+		{"/view/containers/abcdefghijklmnopqrstuvwx23", "text/html; charset=utf-8", 200},
+		{"/view/containers/abc", "text/html; charset=utf-8", 404},
 		{"/view/inspect/", "text/html; charset=utf-8", 404},
 		{"/view/builds/0123456789ABCDEF_1", "text/html; charset=utf-8", 404},
 		{"/view", "text/html; charset=utf-8", 404},

@@ -89,9 +89,15 @@ export function buildPage(id) {
   return new URL(`view/builds/${encodeURIComponent(id)}`, root).href;
 }
 
-/** The same text in base64, as recipes are sent. @param {string} text */
-export function base64(text) {
+/** The page of a request, whose id is as good as the name that it got. @param {string} id */
+export function containerPage(id) {
+  return new URL(`view/containers/${encodeURIComponent(id)}`, root).href;
+}
+
+/** The same in base64, as recipes and files are sent. @param {string | Uint8Array} content */
+export function base64(content) {
+  const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
   let raw = "";
-  for (const byte of new TextEncoder().encode(text)) raw += String.fromCharCode(byte);
+  for (let i = 0; i < bytes.length; i += 8192) raw += String.fromCharCode(...bytes.subarray(i, i + 8192));
   return btoa(raw);
 }

@@ -1,81 +1,67 @@
 // One build: why it failed if it did, how far it is, its log, and what it is made of.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { Action } from "./action.js";
+import { again, canRepeat } from "./again.js";
 import { call, Failure, root, words } from "./api.js";
 import { Copied } from "./copy.js";
-import { count, duration, html, moment, size } from "./html.js";
+import { duration, html, moment } from "./html.js";
+import { Layers } from "./layers.js";
+import { Packages } from "./lock.js";
+import { Log } from "./log.js";
 import { Failed, Steps } from "./progress.js";
-import { most, Watch } from "./watch.js";
+import { token } from "./session.js";
+import { Source } from "./source.js";
+import { queued, Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reason?: string, message?: string, targetImage?: string, platform?: string,
- *   containerFile?: string, condaFile?: string, digest?: string, startTime?: string, duration?: number, served?: boolean}} Record
+ *   containerFile?: string, condaFile?: string, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
  */
 
-/** @param {{watch: Watch, id: string}} props */
-function Log({ watch, id }) {
-  const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const lines = watch.lines.value;
-  const stays = useRef(true); // at the end, until the reader scrolls up
-  useEffect(() => {
-    if (stays.current && box.current) box.current.scrollTop = box.current.scrollHeight;
-  }, [lines]);
-  return html`<section aria-labelledby="log-title">
-    <div class="head"><h2 id="log-title">Log</h2><a href=${new URL(`v1alpha1/builds/${id}/logs`, root).href}>As a text</a></div>
-    ${lines.length >= most && html`<p class="note">These are the last ${most.toLocaleString()} lines.</p>`}
-    <div class="log" ref=${box} tabindex="0" role="log" aria-label="Log of the build" aria-live="off"
-      onScroll=${(/** @type {any} */ e) => {
-        const at = e.currentTarget;
-        stays.current = at.scrollHeight - at.scrollTop - at.clientHeight < 40;
-      }}>${lines.length ? lines.map((l) => html`<div key=${l.n}>${l.text}</div>`) : watch.end.value ? "It has no lines." : "No lines yet."}</div>
-    ${watch.problem.value && html`<p class="note problem" role="status">${watch.problem.value}</p>`}
-  </section>`;
+/** The name to pull it by, what is in it by layers, and what else one can do. @param {{record: Record, more: any}} props */
+function Name({ record, more }) {
+  const [name, give] = useState(record.served ? "" : record.targetImage ?? "");
+  const [image, look] = useState(/** @type {any} */ (undefined));
+  const inspect = async (/** @type {string} */ of) => look((await call("POST", "v1alpha1/inspect", { body: { containerImage: of } })).container);
+  const ask = async () => {
+    const given = name || (await call("POST", `v1alpha2/container/${record.buildId}/name`)).targetImage;
+    give(given);
+    return given;
+  };
+  const hasLayers = !record.targetImage?.startsWith("oras://");
+  return html`${name && html`<${Copied} large text=${name} what="the name" />`}
+    <div class="actions">${!name && html`<${Action} title="Get a name to pull it by" act=${ask} />`}
+      ${!image && hasLayers && html`<${Action} plain title="Show its layers" act=${async () => inspect(await ask())} />`}${more}</div>
+    ${image && html`<${Layers} layers=${image.manifest?.layers ?? []} history=${image.config?.history ?? []} largestFirst />`}`;
 }
 
-/** The name to pull it by. @param {{record: Record}} props */
-function Name({ record }) {
-  const [name, give] = useState("");
-  const [problem, say] = useState("");
-  if (!record.succeeded) return null;
-  if (!record.served) return record.targetImage ? html`<${Copied} large text=${record.targetImage} what="the name" />` : null;
-  if (name) return html`<${Copied} large text=${name} what="the name" />`;
-  return html`<p><button type="button" class="button" onClick=${async () => {
-    say("");
-    try {
-      give((await call("POST", `v1alpha2/container/${record.buildId}/name`)).targetImage);
-    } catch (err) {
-      say(words(err));
-    }
-  }}>Get a name to pull it by</button></p>${problem && html`<p class="note problem" role="alert">${problem}</p>`}`;
+/** Time that has passed since a moment, in words. @param {{since: string}} props */
+function Passing({ since }) {
+  const [now, tick] = useState(Date.now());
+  useEffect(() => {
+    const every = setInterval(() => tick(Date.now()), 1000);
+    return () => clearInterval(every);
+  }, []);
+  return html`${duration(Math.max(0, (now - new Date(since).getTime()) / 1000))} so far`;
 }
 
 /** @param {{record: Record}} props */
 function Facts({ record }) {
+  const { startTime } = record;
   return html`<dl class="facts">
-    ${record.platform && html`<dt>Platform</dt><dd>${record.platform}</dd>`}
-    ${record.startTime && html`<dt>Asked for</dt><dd>${moment(record.startTime)}</dd>`}
-    ${record.duration !== undefined && html`<dt>Took</dt><dd>${duration(record.duration)}</dd>`}
+    ${record.platform && html`<dt>Platform</dt><dd>${record.platform.split(",").join(" and ")}</dd>`}
+    ${startTime && html`<dt>Asked for</dt><dd>${moment(startTime)}, ${record.userId ? `by user ${record.userId}` : "by somebody without a login"}</dd>`}
+    ${record.duration !== undefined ? html`<dt>Took</dt><dd>${duration(record.duration)}</dd>` : startTime && html`<dt>Takes</dt><dd><${Passing} since=${startTime} /></dd>`}
     ${record.digest && html`<dt>Digest</dt><dd><${Copied} text=${record.digest} what="the digest" /></dd>`}
   </dl>`;
 }
 
-/** @param {{id: string}} props */
-function Packages({ id }) {
-  const [locks, set] = useState(/** @type {any[]} */ ([]));
-  useEffect(() => {
-    call("GET", `v1alpha1/builds/${id}/lock`).then((l) => set(l.locks ?? []), () => set([])); // many builds have none
-  }, [id]);
-  return locks.map((l) => html`<section key=${l.platform}><h2>Packages</h2>
-    <p class="note">${count(l.packages?.length ?? 0, "package")}, ${size(l.size ?? 0)}, for ${l.platform}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label=${`Packages for ${l.platform}`}><table>
-      <thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Licence</th><th scope="col" class="number">Size</th></tr></thead>
-      <tbody>${(l.packages ?? []).map((/** @type {any} */ p) => html`<tr key=${p.name}><td>${p.name}</td><td>${p.version}</td><td>${p.license ?? ""}</td>
-        <td class="number">${p.size ? size(p.size) : ""}</td></tr>`)}</tbody></table></div></section>`);
-}
-
-/** @param {{title: string, text?: string}} props */
-function Source({ title, text }) {
-  if (!text) return null;
-  return html`<section><h2>${title}</h2><pre class="source" tabindex="0" aria-label=${title}>${text}</pre></section>`;
+/** What one can do about it. @param {{record: Record, running: boolean}} props */
+function Actions({ record, running }) {
+  const cancel = token.value && running && html`<${Action} plain title="Cancel this build" act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`;
+  const repeat = !running && canRepeat(record) && html`<button type="button" class=${record.succeeded ? "pill" : "button"} onClick=${() => again(record)}>Build again</button>`;
+  if (record.succeeded && record.targetImage) return html`<${Name} record=${record} more=${repeat} />`;
+  return (cancel || repeat) && html`<div class="actions">${cancel}${repeat}</div>`;
 }
 
 /** @param {{id: string}} props */
@@ -83,6 +69,7 @@ export function Build({ id }) {
   const [record, set] = useState(/** @type {Record | undefined} */ (undefined));
   const [problem, say] = useState(/** @type {unknown} */ (undefined));
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
+  const [place, tell] = useState(0);
   useEffect(() => {
     document.title = `Build ${id} · Slipway`;
     const w = new Watch(id);
@@ -93,23 +80,28 @@ export function Build({ id }) {
     });
     void ask();
     const ended = w.end.subscribe((end) => end && ask());
+    const taken = queued(id, tell);
     return () => {
       ended();
+      taken();
       w.close();
     };
   }, [id]);
-  if (problem) {
+  if (problem && !record) {
     const missing = problem instanceof Failure && problem.status === 404;
     return html`<h1>${missing ? "There is no such build" : "The build cannot be shown"}</h1><p class="lead">${words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
   }
   if (!record || !watch) return html`<h1 class="id">Build <code>${id}</code></h1><p role="status">Looking it up…</p>`;
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!record.succeeded } : undefined);
+  const running = !end;
+  const queue = running && !watch.seen.value.length && place > 0;
+  const verdict = queue ? `It waits in the queue, at place ${place}.` : running ? "It is being made." : end.succeeded ? "It was made." : "It failed.";
   return html`
     <h1 class="id">Build <code>${id}</code></h1>
-    <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${!end ? "It is being made." : end.succeeded ? "It was made." : "It failed."}</p>
+    <p class=${`verdict ${running ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
     ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
-    <${Name} record=${record} />
-    <${Steps} seen=${watch.seen.value} end=${end} />
+    <${Actions} record=${record} running=${running} />
+    <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
     <${Facts} record=${record} />
     <${Log} watch=${watch} id=${id} />
     <${Packages} id=${id} />

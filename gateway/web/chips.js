@@ -3,7 +3,8 @@ import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { look } from "./api.js";
 import { html } from "./html.js";
-import { choose, entries, parts, remove, searched } from "./order.js";
+import { choose, entries, remove, searched } from "./order.js";
+import { parts } from "./spec.js";
 
 /** Versions by name, newest first; empty while they are not known. */
 const versions = signal(/** @type {Record<string, string[]>} */ ({}));

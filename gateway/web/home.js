@@ -1,9 +1,11 @@
 // The first view: say what should be inside, and get a name.
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { resume } from "./again.js";
 import { Chips } from "./chips.js";
 import { html } from "./html.js";
-import { channels, entries, format, kind, order, platform, query, read, usualChannels } from "./order.js";
+import { Existing } from "./image.js";
+import { channels, entries, format, isPicked, isSingle, kind, order, platform, platforms, query, read, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
@@ -11,22 +13,23 @@ import { Dockerfile, Environment } from "./text.js";
 
 /**
  * A choice of one of a few.
- * @param {{title: string, name: string, of: import("@preact/signals").Signal<string>, options: [value: string, title: string, off?: boolean][]}} props
+ * @param {{title: string, name: string, value: string, choose: (value: string) => void, options: [value: string, title: string, off?: boolean][]}} props
  */
-function Choice({ title, name, of, options }) {
+function Choice({ title, name, value: chosen, choose, options }) {
   return html`<fieldset class="choice"><legend>${title}</legend>
-    ${options.map(([value, label, off]) => html`<label key=${value}><input type="radio" name=${name} value=${value} checked=${of.value === value}
-      disabled=${!!off} onChange=${() => (of.value = value)} /><span>${label}</span></label>`)}
+    ${options.map(([value, label, off]) => html`<label key=${value}><input type="radio" name=${name} value=${value} checked=${chosen === value}
+      disabled=${!!off} onChange=${() => choose(value)} /><span>${label}</span></label>`)}
   </fieldset>`;
 }
 
-/** What both tabs have. */
+/** What all tabs have. */
 function Machine() {
   const both = "linux/amd64,linux/arm64";
-  const single = format.value === "sif";
   return html`<div class="machine">
-    <${Choice} title="Runs with" name="format" of=${format} options=${[["docker", "Docker, Podman, Kubernetes"], ["sif", "Singularity", platform.value === both]]} />
-    <${Choice} title="On" name="platform" of=${platform} options=${[["linux/amd64", "x86-64"], ["linux/arm64", "ARM"], [both, "both", single]]} />
+    <${Choice} title="Runs with" name="format" value=${format.value} choose=${(/** @type {string} */ f) => (format.value = f)}
+      options=${[["docker", "Docker, Podman, Kubernetes"], ["sif", "Singularity"]]} />
+    <${Choice} title="On" name="platform" value=${platforms.value.join()} choose=${(/** @type {string} */ p) => (platform.value = p)}
+      options=${[["linux/amd64", "x86-64"], ["linux/arm64", "ARM"], [both, "both", isSingle.value]]} />
   </div>`;
 }
 
@@ -38,7 +41,7 @@ function Channels() {
   </details>`;
 }
 
-const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"]];
+const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"], ["image", "Existing image"]];
 
 /** @param {KeyboardEvent} event */
 function turn(event) {
@@ -59,6 +62,7 @@ function Submit() {
 export function Home() {
   useEffect(() => {
     read(location.search);
+    resume();
     return effect(() => history.replaceState(null, "", query.value ? `?${query.value}` : location.pathname));
   }, []);
   return html`
@@ -69,12 +73,13 @@ export function Home() {
         tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}
     </div>
     <div id="panel" role="tabpanel" aria-labelledby=${`tab-${kind.value}`}>
-      ${kind.value === "packages" && html`<${Search} /><${Chips} />
+      ${kind.value === "packages" && html`<${Search} title="Find packages" /><${Chips} />
         ${!entries.value.length && html`<p class="empty">Nothing chosen yet. Type the name of a package, and choose it with Enter.</p>`}`}
       ${kind.value === "environment" && html`<${Environment} />`}
       ${kind.value === "dockerfile" && html`<${Dockerfile} />`}
+      ${kind.value === "image" && html`<${Existing} />`}
       <${Preflight} />
-      ${kind.value === "packages" && html`<${Channels} />`}
+      ${isPicked.value && (kind.value === "packages" || entries.value.length > 0) && html`<${Channels} />`}
       <${Machine} />
       <${Submit} />
     </div>

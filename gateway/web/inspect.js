@@ -2,13 +2,15 @@
 import { useEffect, useState } from "preact/hooks";
 import { call, isAborted, words } from "./api.js";
 import { Copied } from "./copy.js";
-import { count, html, moment, size } from "./html.js";
+import { html, moment } from "./html.js";
+import { Layers, madeBy } from "./layers.js";
+import { secret } from "./spec.js";
 
 /**
- * @typedef {{mediaType?: string, digest: string, size: number}} Layer
+ * @typedef {import("./layers.js").Layer} Layer
  * @typedef {{env?: string[], cmd?: string[], entrypoint?: string[], user?: string, workingDir?: string, labels?: Record<string, string>}} Settings
  * @typedef {{registry?: string, imageName?: string, reference?: string, digest?: string,
- *   config?: {architecture?: string, created?: string, config?: Settings}, manifest?: {layers?: Layer[]}}} Container
+ *   config?: {architecture?: string, created?: string, config?: Settings, history?: import("./layers.js").Step[]}, manifest?: {layers?: Layer[]}}} Container
  * @typedef {{platform?: {os?: string, architecture?: string, variant?: string}}} Entry
  * @typedef {{container: Container, index?: {manifests?: Entry[]}}} Found
  * @typedef {{image: string, platform: string}} Asked
@@ -23,7 +25,7 @@ function asked() {
 /** Puts what is asked in the address, unless it holds the token of a name that was given out. @param {Asked} a */
 function show({ image, platform }) {
   const q = new URLSearchParams({ image, ...(platform && { platform }) });
-  history.replaceState(null, "", image && !image.includes("/wt/") ? `?${q}` : location.pathname);
+  history.replaceState(null, "", image && !secret(image) ? `?${q}` : location.pathname);
 }
 
 /** The platforms that an image can be had for. @param {Found} found */
@@ -37,14 +39,12 @@ function Row({ title, list }) {
   return list?.length ? html`<dt>${title}</dt><dd><code>${list.join(" ")}</code></dd>` : null;
 }
 
-/** @param {{layers: Layer[]}} props */
-function Layers({ layers }) {
-  const all = layers.reduce((sum, l) => sum + l.size, 0);
-  return html`<section><h2>Layers</h2><p class="note">${count(layers.length, "layer")}, ${size(all)} to pull</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Layers"><table>
-      <thead><tr><th scope="col">Digest</th><th scope="col" class="number">Size</th></tr></thead>
-      <tbody>${layers.map((l, i) => html`<tr key=${i}><td class="digest">${l.digest}</td><td class="number">${size(l.size)}</td></tr>`)}</tbody>
-    </table></div></section>`;
+/** All that was done, also where it made no layer. @param {{steps: import("./layers.js").Step[]}} props */
+function History({ steps }) {
+  if (!steps.length) return null;
+  return html`<section><h2>History</h2><ol class="history">${steps.map((s, i) => html`<li key=${i} class=${s.empty_layer ? "empty" : ""}>
+    <code>${madeBy(s) || "It does not say."}</code>${s.empty_layer && html`<span class="unseen"> (no layer)</span>`}</li>`)}</ol>
+    <p class="note">As the image says; nobody has checked it. What is set in soft letters made no layer.</p></section>`;
 }
 
 /** @param {{title: string, lines: string[]}} props */
@@ -73,9 +73,10 @@ function Image({ found, platform, choose }) {
       <${Row} title="User" list=${settings.user ? [settings.user] : []} />
       ${container.digest && html`<dt>Digest</dt><dd><${Copied} text=${container.digest} what="the digest" /></dd>`}
     </dl></section>
-    <${Layers} layers=${container.manifest?.layers ?? []} />
+    <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
-    <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />`;
+    <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
+    <${History} steps=${container.config?.history ?? []} />`;
 }
 
 export function Inspect() {

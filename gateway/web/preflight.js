@@ -4,7 +4,8 @@ import { batch, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, Failure, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
-import { channels, entries, kind, packages, plain, platforms } from "./order.js";
+import { channels, entries, isPicked, packages, platforms } from "./order.js";
+import { plain } from "./spec.js";
 
 /**
  * @typedef {{name: string, version: string, channel: string, size?: number}} Locked
@@ -81,13 +82,13 @@ export function Preflight() {
   return html`<div class=${`preflight ${a.state}`} aria-live="polite">
     ${a.state === "asking" && html`<p>Finding out what these stand for…</p>`}
     ${a.state === "unknown" && html`<p>${a.why || "Whether these fit together is known when they are built."}</p>`}
-    ${a.state === "possible" && html`<p class="verdict good">${kind.value === "packages" && entries.value.length < 2 ? "This can be made." : "These fit together."}</p>
+    ${a.state === "possible" && html`<p class="verdict good">${isPicked.value && entries.value.length < 2 ? "This can be made." : "These fit together."}</p>
       ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}`}
     ${a.state === "impossible" && html`<p class="verdict bad">There is no such environment.</p>
       <p>${a.conflict.summary || a.message}</p>
       ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}
       ${a.suggestions.length > 0 && html`<p class="would">What would work:</p>
         <ul class="suggestions">${a.suggestions.map((s) => html`<li key=${s.change}>
-          ${kind.value === "packages" ? html`<button type="button" onClick=${() => follow(s)}>${s.change}</button>` : s.change}</li>`)}</ul>`}`}
+          ${isPicked.value ? html`<button type="button" onClick=${() => follow(s)}>${s.change}</button>` : s.change}</li>`)}</ul>`}`}
   </div>`;
 }

@@ -1,11 +1,13 @@
 // The name that a request gets, how it is used, and how its build goes on.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { buildPage, call, root, words } from "./api.js";
+import { buildPage, call, containerPage, words } from "./api.js";
+import { Action } from "./action.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { order } from "./order.js";
 import { Failed, Steps } from "./progress.js";
+import { Uses } from "./uses.js";
 import { queued, Watch } from "./watch.js";
 
 /**
@@ -29,46 +31,6 @@ export async function submit() {
   }
 }
 
-/** A text between single quotes of a shell. @param {string} text */
-function quoted(text) {
-  return `'${text.replaceAll("'", `'\\''`)}'`;
-}
-
-/**
- * Ways to use a name.
- * @param {string} name
- * @param {object} body the request that it was given for
- * @returns {[string, string][]}
- */
-function uses(name, body) {
-  /** @type {[string, string]} */
-  const curl = ["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(JSON.stringify(body))}`];
-  /** @type {[string, string]} */
-  const nextflow = ["Nextflow", `process.container = '${name}'`];
-  if (name.startsWith("oras://")) return [["Apptainer", `apptainer pull image.sif ${name}`], ["Singularity", `singularity pull image.sif ${name}`], nextflow, curl];
-  return [
-    ["Docker", `docker run --rm -it ${name}`],
-    ["Podman", `podman run --rm -it ${name}`],
-    ["Apptainer", `apptainer shell docker://${name}`],
-    ["Kubernetes", `kubectl run shell --rm -it --restart=Never --image=${name} -- sh`],
-    nextflow,
-    curl,
-  ];
-}
-
-/** A name, large, and one way at a time to use it. @param {{name: string, body: object}} props */
-function Uses({ name, body }) {
-  const all = uses(name, body);
-  const [shown, show] = useState(0);
-  const [what, command] = all[shown] ?? all[0];
-  return html`<div class="uses">
-    <div class="choices" role="group" aria-label="How it is used">
-      ${all.map(([title], i) => html`<button type="button" key=${title} aria-pressed=${i === shown} onClick=${() => show(i)}>${title}</button>`)}
-    </div>
-    <${Copied} text=${command} what=${`the command for ${what}`} />
-  </div>`;
-}
-
 /** @param {{id: string, request: string}} props */
 function Making({ id, request }) {
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
@@ -76,7 +38,7 @@ function Making({ id, request }) {
   useEffect(() => {
     const w = new Watch(id);
     observe(w);
-    const end = queued(request, tell);
+    const end = queued(id, tell);
     return () => {
       end();
       w.close();
@@ -89,7 +51,8 @@ function Making({ id, request }) {
     ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
     ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
-    <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>`;
+    <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>
+    ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;
 }
 
 export function Result() {
@@ -111,6 +74,6 @@ export function Result() {
     ${given.buildId && !given.succeeded
       ? html`<${Making} key=${given.buildId} id=${given.buildId} request=${given.requestId} />`
       : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
-    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Whoever has it can pull; ask again for a fresh one.</p>`}
+    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Whoever has it can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
   </section>`;
 }

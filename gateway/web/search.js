@@ -1,9 +1,10 @@
 // The field that finds packages while one types, and takes what was typed as it is.
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, isAborted, look, words } from "./api.js";
 import { html } from "./html.js";
-import { add, entries, parts, platform, remove, searched, channels } from "./order.js";
+import { add, channels, entries, platform, remove, searched } from "./order.js";
+import { specs } from "./spec.js";
 
 /** @typedef {{name: string, version: string, channel: string}} Found */
 
@@ -54,12 +55,13 @@ function take(entry) {
   open.value = false;
 }
 
-/** Takes what is typed or pasted: one specification, or several simple ones. */
+/** Takes what is typed or pasted: one specification, or several. */
 function takeTyped() {
-  const text = typed.value.trim();
-  const each = text.split(/[\s,]+/).filter(Boolean);
-  if (each.every((e) => parts(e).version !== undefined && !/^[=.]/.test(e))) each.forEach(take);
-  else if (text) take(text);
+  const said = specs(typed.value);
+  batch(() => {
+    said.entries.forEach(take);
+    if (said.channels.length) channels.value = said.channels;
+  });
 }
 
 /** @param {KeyboardEvent & {currentTarget: HTMLInputElement}} event */
@@ -91,12 +93,13 @@ const told = computed(() => {
   return found.value.length ? `${found.value.length} found. Arrow keys choose one.` : `No package is named like ${name.value}.`;
 });
 
-export function Search() {
+/** @param {{title: string}} props */
+export function Search({ title }) {
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   useEffect(() => effect(searching), []);
   const shown = open.value && !!found.value?.length;
   return html`<div class="search">
-    <label for="search">Find packages</label>
+    <label for="search">${title}</label>
     <div class="field">
       <input id="search" ref=${field} type="text" role="combobox" autocomplete="off" autocapitalize="none" spellcheck=${false}
         placeholder=${entries.value.length ? "Add another" : "samtools, numpy=2, r-ggplot2 …"}

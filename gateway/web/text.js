@@ -1,15 +1,18 @@
 // What is made from a file: it is pasted, opened or dropped.
 import { useState } from "preact/hooks";
-import { html } from "./html.js";
-import { dockerfile, environment } from "./order.js";
+import { count, html } from "./html.js";
+import { dropped, Files } from "./files.js";
+import { context, dockerfile, environment, exact, platforms } from "./order.js";
+import { pack, Unfit } from "./pack.js";
 
 /** The largest file that a request takes, in bytes. */
 const largest = 1 << 20;
 
 /**
- * @param {{id: string, title: string, of: import("@preact/signals").Signal<string>, example: string, note: string}} props
+ * @param {{id: string, title: string, of: import("@preact/signals").Signal<string>, example: string, note: string,
+ *   folder?: (from: DataTransfer) => Promise<void>}} props folder takes one that is dropped
  */
-function Text({ id, title, of, example, note }) {
+function Text({ id, title, of, example, note, folder }) {
   const [problem, say] = useState("");
   /** @param {File | null | undefined} file */
   const read = async (file) => {
@@ -28,21 +31,39 @@ function Text({ id, title, of, example, note }) {
       onDrop=${(/** @type {DragEvent} */ e) => {
         if (!e.dataTransfer?.files.length) return;
         e.preventDefault();
-        void read(e.dataTransfer.files[0]);
+        const isFolder = e.dataTransfer.items[0]?.webkitGetAsEntry()?.isDirectory;
+        if (isFolder && folder) folder(e.dataTransfer).catch((err) => say(err instanceof Unfit ? err.message : "It cannot be read."));
+        else if (isFolder) say("This is a folder; what is wanted is a file.");
+        else void read(e.dataTransfer.files[0]);
       }}></textarea>
     <p class="note" id=${`${id}-note`}>${note}</p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
   </div>`;
 }
 
+/**
+ * Takes a folder that was dropped: its Dockerfile is the text, all of it is the context.
+ * @param {DataTransfer} from
+ */
+async function takeFolder(from) {
+  const { items } = await dropped(from);
+  const recipe = items.find((i) => i.path === "Dockerfile");
+  if (recipe) dockerfile.value = await recipe.file.text();
+  context.value = await pack(items, "");
+}
+
 export function Dockerfile() {
-  return html`<${Text} id="dockerfile" title="Dockerfile" of=${dockerfile}
+  return html`<${Text} id="dockerfile" title="Dockerfile" of=${dockerfile} folder=${takeFolder}
     example=${"FROM docker.io/library/debian:bookworm-slim\nRUN apt-get update && apt-get install -y …"}
-    note="Without files of your own: what it copies has to come from images. The command line sends a folder, too." />`;
+    note="Write or paste it, or drop the file here, or the folder that it is in." />
+    <${Files} folder title="Folder that it copies from" note="What it copies comes from a folder: drop that here, or" of=${context} />`;
 }
 
 export function Environment() {
   return html`<${Text} id="environment" title="environment.yml" of=${environment}
     example=${"channels:\n  - conda-forge\n  - bioconda\ndependencies:\n  - samtools=1.20"}
-    note="Paste it, or drop the file here. What pip installs is known when it is built." />`;
+    note="Paste it, or drop the file here: also a lock of conda, conda-lock or pixi. What pip installs is known when it is built." />
+    ${exact.value && html`<p class="note" role="status">${exact.value.length
+      ? `A lock: exactly its ${count(exact.value.length, "package")} for ${platforms.value[0]}, and nothing else.`
+      : `A lock, with no packages for ${platforms.value.join(" and ")}.`}</p>`}`;
 }

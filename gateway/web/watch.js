@@ -5,7 +5,10 @@ import { call, root } from "./api.js";
 /** How many lines are shown; the whole log is a file. */
 export const most = 5000;
 
-/** @typedef {{succeeded: boolean, reason?: string, message?: string}} End */
+/**
+ * @typedef {{succeeded: boolean, reason?: string, message?: string}} End
+ * @typedef {{n: number, text: string, shown?: any}} Line a line, its number, and what it is shown as
+ */
 
 export class Watch {
   /** @param {string} id */
@@ -14,11 +17,11 @@ export class Watch {
     /** The phases so far, each once. */
     this.seen = signal(/** @type {string[]} */ ([]));
     /** The last lines, each with its number. */
-    this.lines = signal(/** @type {{n: number, text: string}[]} */ ([]));
+    this.lines = signal(/** @type {Line[]} */ ([]));
     this.end = signal(/** @type {End | undefined} */ (undefined));
     /** Why there is nothing new. */
     this.problem = signal("");
-    /** @type {{n: number, text: string}[]} lines that are not shown yet */
+    /** @type {Line[]} lines that are not shown yet */
     this.fresh = [];
     this.last = "";
     /** @type {number | undefined} when fresh lines are shown */
@@ -77,20 +80,20 @@ export class Watch {
 }
 
 /**
- * Says where a request stands in the queue, until it is taken up.
- * @param {string} request
+ * Says where a build stands in the queue, until it is taken up.
+ * @param {string} id
  * @param {(place: number) => void} tell
  * @returns {() => void} ends it
  */
-export function queued(request, tell) {
+export function queued(id, tell) {
   /** @type {number | undefined} */
   let later;
   let ended = false;
   const ask = async () => {
-    const s = await call("GET", `v1alpha2/container/${encodeURIComponent(request)}/status`).catch(() => undefined);
+    const s = await call("GET", `v1alpha1/builds/${encodeURIComponent(id)}/status`).catch(() => undefined);
     if (ended) return;
-    tell(s?.status === "PENDING" ? (s.position ?? 0) : 0);
-    if (!s || s.status === "PENDING") later = setTimeout(ask, 3000);
+    tell(s?.position ?? 0);
+    if (!s || s.position) later = setTimeout(ask, 3000);
   };
   void ask();
   return () => {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -118,6 +120,7 @@ func (b *tab) good(state, origin string) {
 				b.t.Errorf("%s is %d wide on a screen of %d", state, wide, width)
 			}
 			b.axe(fmt.Sprintf("%s, %s, %d wide", state, theme, width))
+			b.shoot(fmt.Sprintf("%s-%s-%d", strings.ReplaceAll(state, " ", "-"), theme, width))
 		}
 	}
 	b.must(chromedp.Do(b.ctx(), chromedp.EmulateViewport(1000, 900)))
@@ -133,4 +136,18 @@ func (b *tab) good(state, origin string) {
 			b.t.Errorf("%s asks for %s", state, url)
 		}
 	}
+}
+
+// shoot writes a picture of the whole page to the folder that SLIPWAY_TEST_ARTIFACTS
+// names, for people to look at; nothing where it names none.
+func (b *tab) shoot(name string) {
+	b.t.Helper()
+	dir := os.Getenv("SLIPWAY_TEST_ARTIFACTS")
+	if dir == "" {
+		return
+	}
+	png, err := chromedp.Run(b.ctx(), chromedp.FullScreenshot(100))
+	b.must(err)
+	b.must(os.MkdirAll(dir, 0o755))
+	b.must(os.WriteFile(filepath.Join(dir, name+".png"), png, 0o644))
 }

@@ -18,14 +18,20 @@ import (
 )
 
 // webChannel is a channel of small packages: samtools of two versions, whose newer one
-// does not go with the older htslib, and broken, whose artifact is none.
+// does not go with the older htslib, broken, whose artifact is none, and tables, which is
+// there for two platforms.
 func webChannel(t *testing.T) *httptest.Server {
 	t.Helper()
 	small := func(name, version string, depends ...string) madePackage {
 		return madePackage{name: name, version: version, subdir: "linux-64", depends: depends, files: []packedFile{{path: "share/" + name, content: version, mode: 0o644}}}
 	}
+	elsewhere := func(subdir string, p madePackage) madePackage {
+		p.subdir = subdir
+		return p
+	}
 	lab := madeChannel(t, small("samtools", "1.19", "htslib >=1.17"), small("samtools", "1.20", "htslib >=1.20"), small("htslib", "1.17"), small("htslib", "1.20"),
-		small("sambamba", "1.0"), small("procps-ng", "4.0.4"), small("broken", "0.1"))
+		small("sambamba", "1.0"), small("procps-ng", "4.0.4"), small("broken", "0.1"),
+		elsewhere("linux-aarch64", small("procps-ng", "4.0.4")), small("tables", "3.9"), elsewhere("linux-aarch64", small("tables", "3.9")))
 	at, err := url.Parse(lab.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,16 @@
+// A button that does something that takes a while.
+import { useState } from "preact/hooks";
+import { words } from "./api.js";
+import { html } from "./html.js";
+
+/** It says why it did not work. @param {{title: string, plain?: boolean, act: () => Promise<any>}} props */
+export function Action({ title, plain, act }) {
+  const [problem, say] = useState("");
+  const [busy, wait] = useState(false);
+  return html`<button type="button" class=${plain ? "pill" : "button"} disabled=${busy} onClick=${async () => {
+    say("");
+    wait(true);
+    await act().catch((err) => say(words(err)));
+    wait(false);
+  }}>${title}</button>${problem && html`<p class="note problem" role="alert">${problem}</p>`}`;
+}

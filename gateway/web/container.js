@@ -1,0 +1,122 @@
+// One request: what was asked for, what is served for it, until when, and its end.
+import { useEffect, useState } from "preact/hooks";
+import { Action } from "./action.js";
+import { again, canRepeat } from "./again.js";
+import { buildPage, call, containerPage, Failure, root, words } from "./api.js";
+import { Copied } from "./copy.js";
+import { html, moment, size } from "./html.js";
+import { Failed } from "./progress.js";
+import { Source } from "./source.js";
+
+/**
+ * @typedef {{location?: string, gzipSize?: number | string}} Added
+ * @typedef {{entrypoint?: string[], cmd?: string[], env?: string[], workingDir?: string, layers?: Added[]}} Config
+ * @typedef {{requestId: string, targetImage?: string, containerImage?: string, containerPlatform?: string, containerConfig?: Config, containerIncludes?: string[],
+ *   userId?: number, workspaceId?: number, workflowId?: string, freeze?: boolean, creationTime?: string, expiration?: string, revocationTime?: string,
+ *   buildId?: string, containerFile?: string, condaFile?: string, digests?: string[]}} Request
+ * @typedef {{status?: string, succeeded?: boolean, reason?: string, message?: string, position?: number}} Status
+ */
+
+/** @param {Request} r */
+const isOver = (r) => !!r.revocationTime || (!r.freeze && !!r.expiration && new Date(r.expiration).getTime() < Date.now());
+
+/** What the page says first. @param {Request} r @param {Status | undefined} s @returns {[text: string, look: string]} */
+function verdict(r, s) {
+  if (r.revocationTime) return [`It was revoked on ${moment(r.revocationTime)}.`, "bad"];
+  if (isOver(r)) return [`Its name worked until ${moment(r.expiration ?? "")}.`, "bad"];
+  if (!s) return ["Looking up how it stands…", "running"];
+  if (s.status !== "DONE") return [s.position ? `Its build waits in the queue, at place ${s.position}. Pulling waits for it.` : "It is being built. Pulling waits for it.", "running"];
+  return s.succeeded ? ["Ready to pull.", "good"] : ["Its build failed.", "bad"];
+}
+
+/** @param {Added[]} layers */
+function layersIn(layers) {
+  return layers.map((l, i) => html`<li key=${i}>${l.location && !l.location.startsWith("data:") ? l.location : "files that were sent along"}${l.gzipSize ? `, ${size(Number(l.gzipSize))}` : ""}</li>`);
+}
+
+/** @param {{request: Request}} props */
+function Asked({ request: r }) {
+  const c = r.containerConfig ?? {};
+  /** @param {string} title @param {string | undefined} text */
+  const code = (title, text) => text && html`<dt>${title}</dt><dd><code>${text}</code></dd>`;
+  return html`<section><h2>What was asked for</h2><dl class="facts">
+    ${code(r.buildId ? "Built as" : "Image", r.containerImage)}
+    ${r.containerPlatform && html`<dt>Platform</dt><dd>${r.containerPlatform.split(",").join(" and ")}</dd>`}
+    ${code("Program", c.entrypoint?.join(" "))}
+    ${code("Arguments", c.cmd?.join(" "))}
+    ${code("Folder", c.workingDir)}
+    ${c.env?.length && html`<dt>Variables</dt><dd><code>${c.env.join(" ")}</code><span class="note"> Their values are not shown.</span></dd>`}
+    ${c.layers?.length && html`<dt>Files</dt><dd><ul class="plain">${layersIn(c.layers)}</ul></dd>`}
+    ${r.containerIncludes?.length && html`<dt>Layers of</dt><dd><ul class="plain">${r.containerIncludes.map((i) => html`<li key=${i}><code>${i}</code></li>`)}</ul></dd>`}
+    ${r.creationTime && html`<dt>Asked for</dt><dd>${moment(r.creationTime)}, ${r.userId ? `by user ${r.userId}${r.workspaceId ? ` in the workspace ${r.workspaceId}` : ""}` : "by somebody without a login"}</dd>`}
+    ${r.workflowId && html`<dt>For the run</dt><dd>${r.workflowId}</dd>`}
+    ${r.digests?.length && html`<dt>Served digest</dt><dd><${Copied} text=${r.digests[0]} what="the digest" /></dd>`}
+  </dl></section>`;
+}
+
+/** @param {{request: Request, changed: () => void}} props */
+function Revoke({ request, changed }) {
+  const [sure, ask] = useState(false);
+  if (isOver(request) || request.freeze) return null;
+  const act = async () => {
+    await call("DELETE", `v1alpha2/container/${request.requestId}`);
+    changed();
+  };
+  return html`<section><h2>Until when</h2>
+    <p>${request.expiration ? `The name works until ${moment(request.expiration)}.` : ""} Whoever has it, or the address of this page, can pull; revoke it when it got to somebody that it is not for.</p>
+    ${sure
+      ? html`<p role="status">Nobody can pull by this name then, and a build that nobody else waits for is cancelled.</p>
+        <div class="actions"><${Action} title="Revoke it" act=${act} /><button type="button" class="pill" onClick=${() => ask(false)}>Keep it</button></div>`
+      : html`<p><button type="button" class="pill" onClick=${() => ask(true)}>Revoke the name</button></p>`}
+  </section>`;
+}
+
+/** @param {{id: string}} props */
+export function Container({ id }) {
+  const [request, set] = useState(/** @type {Request | undefined} */ (undefined));
+  const [status, tell] = useState(/** @type {Status | undefined} */ (undefined));
+  const [problem, say] = useState(/** @type {unknown} */ (undefined));
+  const read = () => call("GET", `v1alpha2/container/${id}`).then(set, say);
+  useEffect(() => {
+    document.title = "Container · Slipway";
+    void read();
+  }, [id]);
+  useEffect(() => {
+    if (!request || isOver(request)) return undefined;
+    /** @type {number | undefined} */
+    let later;
+    const ask = async () => {
+      const s = await call("GET", `v1alpha2/container/${id}/status`).catch(() => undefined);
+      if (later === 0) return;
+      if (s) tell(s);
+      if (s?.status !== "DONE") later = setTimeout(ask, 3000);
+    };
+    void ask();
+    return () => {
+      clearTimeout(later);
+      later = 0;
+    };
+  }, [request]);
+  if (problem && !request) {
+    const missing = problem instanceof Failure && problem.status === 404;
+    return html`<h1>${missing ? "There is no such container" : "The container cannot be shown"}</h1><p class="lead">${missing ? "The address may be cut off, or what it was for is no longer kept." : words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
+  }
+  if (!request) return html`<h1 class="id">Container</h1><p role="status">Looking it up…</p>`;
+  const [text, state] = verdict(request, status);
+  const fresh = async () => {
+    const given = await call("POST", `v1alpha2/container/${id}/name`);
+    location.assign(containerPage(given.requestId));
+  };
+  return html`
+    <h1 class="id">Container</h1>
+    <p class=${`verdict ${state}`} role="status">${text}</p>
+    ${status?.succeeded === false && html`<${Failed} reason=${status.reason} message=${status.message} />`}
+    ${!isOver(request) && request.targetImage && html`<${Copied} large text=${request.targetImage} what="the name" />`}
+    <div class="actions">${isOver(request) && !request.revocationTime && html`<${Action} title="Get a fresh name" act=${fresh} />`}
+      ${canRepeat(request) && !request.containerConfig && !request.containerIncludes?.length && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
+      ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}</div>
+    <${Asked} request=${request} />
+    <${Revoke} request=${request} changed=${read} />
+    <${Source} title="Dockerfile" text=${request.containerFile} />
+    <${Source} title="Conda environment" text=${request.condaFile} />`;
+}

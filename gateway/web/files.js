@@ -1,0 +1,84 @@
+// Files and folders that are opened or dropped.
+import { useState } from "preact/hooks";
+import { count, html, size } from "./html.js";
+import { pack, Unfit } from "./pack.js";
+
+/** @typedef {import("./pack.js").Item} Item */
+
+/** How many files are taken at most. */
+const most = 5000;
+
+/** What a version control system keeps is nobody's to send. @param {Item[]} items */
+const sent = (items) => items.filter((i) => !/(^|\/)\.(git|hg|svn)\//.test(i.path));
+
+/** Files that were opened, without the name of the folder that holds all. @param {FileList} list */
+export function opened(list) {
+  return sent([...list].map((file) => ({ path: file.webkitRelativePath.split("/").slice(1).join("/") || file.name, file })));
+}
+
+/**
+ * Files that were dropped, and those of a folder that was.
+ * @param {DataTransfer} from
+ * @returns {Promise<{items: Item[], folder: boolean}>}
+ */
+export async function dropped(from) {
+  const roots = [...from.items].map((i) => i.webkitGetAsEntry()).filter((e) => e !== null);
+  /** @type {Item[]} */
+  const items = [];
+  const alone = roots.length === 1 && roots[0].isDirectory; // then it is not named in the paths
+  for (const r of roots) await collect(r, alone ? "" : r.name, items);
+  return { items: sent(items), folder: roots.some((r) => r.isDirectory) };
+}
+
+/** @param {FileSystemEntry} entry @param {string} path @param {Item[]} into */
+async function collect(entry, path, into) {
+  if (into.length > most) throw new Unfit(`These are more than ${most.toLocaleString()} files. The command line sends more.`);
+  if (entry.isFile) {
+    into.push({ path, file: await new Promise((done, fail) => /** @type {FileSystemFileEntry} */ (entry).file(done, fail)) });
+    return;
+  }
+  const reader = /** @type {FileSystemDirectoryEntry} */ (entry).createReader();
+  for (;;) {
+    /** @type {FileSystemEntry[]} */
+    const some = await new Promise((done, fail) => reader.readEntries(done, fail));
+    if (!some.length) return;
+    for (const e of some) if (e.name !== ".git") await collect(e, path ? `${path}/${e.name}` : e.name, into);
+  }
+}
+
+/**
+ * A place to put files: what was put there is said, and can be taken away.
+ * @param {{title: string, note: string, of: import("@preact/signals").Signal<import("./pack.js").Layer | undefined>, into?: string, folder?: boolean}} props
+ */
+export function Files({ title, note, of, into = "", folder }) {
+  const [problem, say] = useState("");
+  const [over, hover] = useState(false);
+  /** @param {Promise<{items: Item[]}>} from */
+  const take = async (from) => {
+    say("");
+    try {
+      const { items } = await from;
+      if (items.length > most) throw new Unfit(`These are more than ${most.toLocaleString()} files. The command line sends more.`);
+      if (items.length) of.value = await pack(items, into);
+    } catch (err) {
+      say(err instanceof Unfit ? err.message : "They cannot be read.");
+    }
+  };
+  /** @param {string} label @param {object} more */
+  const open = (label, more) => html`<label class="open">${label}<input type="file" multiple class="unseen" ...${more}
+    onChange=${(/** @type {any} */ e) => take(Promise.resolve({ items: opened(e.currentTarget.files) }))} /></label>`;
+  return html`<div class=${over ? "drop over" : "drop"} role="group" aria-label=${title}
+    onDragOver=${(/** @type {DragEvent} */ e) => {
+      e.preventDefault();
+      hover(true);
+    }} onDragLeave=${() => hover(false)} onDrop=${(/** @type {DragEvent} */ e) => {
+      e.preventDefault();
+      hover(false);
+      if (e.dataTransfer) void take(dropped(e.dataTransfer));
+    }}>
+    ${of.value
+      ? html`<p>${count(of.value.count, "file")}, ${size(of.value.size)} <button type="button" class="text" onClick=${() => (of.value = undefined)}>Take away</button></p>`
+      : html`<p>${note} ${open("Open a folder", { webkitdirectory: true })}${!folder && html` or ${open("files", {})}`}.</p>`}
+    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
+  </div>`;
+}

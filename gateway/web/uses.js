@@ -1,0 +1,69 @@
+// Ways to use a name: commands and settings to copy.
+import { useState } from "preact/hooks";
+import { root } from "./api.js";
+import { Copied } from "./copy.js";
+import { html } from "./html.js";
+
+/** @typedef {{packages?: {entries?: string[], channels?: string[], condaOpts?: object}, containerImage?: string, containerConfig?: object, containerIncludes?: string[]}} Body */
+/** @typedef {[title: string, command: string]} Use */
+
+/** A text between single quotes of a shell. @param {string} text */
+function quoted(text) {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** A text between single quotes of Groovy. @param {string} text */
+function groovy(text) {
+  return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+}
+
+/**
+ * What has each run of a pipeline ask for its own name, which lasts as long as the run;
+ * nothing where pipelines have no word for what was asked.
+ * @param {Body} body
+ * @returns {Use[]}
+ */
+function wave({ packages, containerImage, containerConfig, containerIncludes }) {
+  if (containerConfig || containerIncludes || packages?.condaOpts) return [];
+  const block = `wave {\n    enabled = true\n    endpoint = ${groovy(root.href.replace(/\/$/, ""))}`;
+  if (containerImage) return [["Nextflow, wave {}", `${block}\n}\nprocess.container = ${groovy(containerImage)}`]];
+  if (!packages?.entries) return [];
+  const channels = packages.channels ? `\nconda.channels = [${packages.channels.map(groovy).join(", ")}]` : "";
+  return [["Nextflow, wave {}", `${block}\n    strategy = 'conda'\n}${channels}\nprocess.conda = ${groovy(packages.entries.join(" "))}`]];
+}
+
+/** The longest request that is shown as a command. */
+const longest = 20_000;
+
+/** @param {string} name @param {Body} body @returns {Use[]} */
+export function uses(name, body) {
+  const json = JSON.stringify(body);
+  /** @type {Use[]} */
+  const curl = json.length > longest ? [] : [["curl", `curl -s ${new URL("v1alpha2/container", root)} -H 'Content-Type: application/json' -d ${quoted(json)}`]];
+  /** @type {Use} */
+  const nextflow = ["Nextflow", `process.container = '${name}'`];
+  if (name.startsWith("oras://")) return [["Apptainer", `apptainer pull image.sif ${name}`], ["Singularity", `singularity pull image.sif ${name}`], nextflow, ...curl];
+  return [
+    ["Docker", `docker run --rm -it ${name}`],
+    ["Podman", `podman run --rm -it ${name}`],
+    ["Apptainer", `apptainer shell docker://${name}`],
+    ["Kubernetes", `kubectl run shell --rm -it --restart=Never --image=${name} -- sh`],
+    nextflow,
+    ...wave(body),
+    ...curl,
+  ];
+}
+
+/** A name, large, and one way at a time to use it. @param {{name: string, body: Body}} props */
+export function Uses({ name, body }) {
+  const all = uses(name, body);
+  const [shown, show] = useState(0);
+  const [what, command] = all[shown] ?? all[0];
+  return html`<div class="uses">
+    <div class="choices" role="group" aria-label="How it is used">
+      ${all.map(([title], i) => html`<button type="button" key=${title} aria-pressed=${i === shown} onClick=${() => show(i)}>${title}</button>`)}
+    </div>
+    <${Copied} text=${command} what=${`the command for ${what}`} />
+  </div>`;
+}
+

@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+)
+
+const (
+	webReady = `document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`
+	webName  = `document.querySelector(".copied.large code").innerText`
+)
+
+// put has the focus go to an element, and types into it.
+func (b *tab) put(element, keys string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf("document.querySelector(%q).focus()", element))
+	b.press(keys)
+}
+
+// chosen is what the chips say, with their versions.
+const chosen = `[...document.querySelectorAll(".chip")].map((c) => c.querySelector(".name").innerText + "=" + (c.querySelector("select")?.value ?? "")).join(" ")`
+
+// TestWebPageTakesWhatIsTyped: what people write is understood, and an address that is
+// shared shows the same again, without what is secret.
+func TestWebPageTakesWhatIsTyped(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	b := openTab(t, browser, p.url+"/")
+	b.await(webField)
+	b.put("#search", "samtools 1.19"+kb.Enter)
+	b.await(chosen + ` === "samtools=1.19"`)
+	b.await(`location.search === "?p=samtools%3D1.19"`)
+	b.put("#search", "conda install -y -c lab -c bioconda samtools=1.20, sambamba 1.0"+kb.Enter)
+	b.await(`location.search === "?p=samtools%3D1.20&p=sambamba%3D1.0&channel=lab&channel=bioconda"`)
+	b.put("#search", "htslib >= 1.17 , <2"+kb.Enter)
+	b.await(`new URLSearchParams(location.search).getAll("p")[2] === "htslib>=1.17,<2"`)
+	b.await(webVerdict + ` === "These fit together."`)
+	b.good("typed", p.url)
+
+	name := p.submit(map[string]any{"containerImage": base})
+	b = openTab(t, browser, p.url+"/?from=image&image="+base+"&p=samtools%3D1.19&channel=bioconda&platform=linux%2Farm64&format=sif")
+	b.await(`document.querySelector("#image")?.value === "` + base + `"`)
+	b.await(chosen + ` === "samtools=1.19"`)
+	b.await(`[...document.querySelectorAll("input:checked")].map((i) => i.value).join() === "sif,linux/arm64"`)
+	b.eval(`document.querySelector("#channels").select()`)
+	b.press("https://me:secret@example.org/lab, https://example.org/t/secret/lab, conda-forge" + kb.Tab)
+	b.await(`location.search.endsWith("&channel=conda-forge&platform=linux%2Farm64&format=sif")`)
+	b.eval(`document.querySelector("#image").select()`)
+	b.press(name)
+	b.await(`!location.search.includes("image=")`)
+	if at := b.text("location.href"); strings.Contains(at, "secret") || strings.Contains(at, tokenOf(name)) {
+		t.Errorf("the address is %s", at)
+	}
+}
+
+// TestWebPageAddsToAnImage puts packages, settings and a file into an image, with the
+// keyboard alone.
+func TestWebPageAddsToAnImage(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	b := openTab(t, browser, p.url+"/")
+	b.await(`document.querySelector("[role=tab]")`)
+	b.put("#tab-packages", kb.ArrowLeft)
+	b.await(`document.querySelector("#image")`)
+	b.good("existing-image", p.url)
+	b.put("#image", base)
+	b.put("#search", "samtools 1.20"+kb.Enter)
+	b.await(webVerdict + ` === "This can be made."`)
+	b.eval(`document.querySelectorAll("details.more").forEach((d) => (d.open = true))`)
+	b.put("#cmd", `view "a file"`)
+	b.put("#env", "GREETING=hello there\rLANG=C")
+	b.eval(`{ const d = new DataTransfer(); d.items.add(new File(["#!/bin/sh\necho hello\n"], "greet.sh"));
+		const input = document.querySelector(".drop input:not([webkitdirectory])"); input.files = d.files; input.dispatchEvent(new Event("change", {bubbles: true})); }`)
+	b.await(`document.querySelector(".drop")?.innerText.startsWith("1 file, 21 B")`)
+	b.good("additions", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	img := pull(t, b.text(webName), "amd64")
+	content := files(t, img)
+	if content["opt/conda/share/samtools"] != "1.20" || content["greet.sh"] != "#!/bin/sh\necho hello\n" {
+		t.Errorf("the image has %v", content)
+	}
+	cf, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if env := strings.Join(cf.Config.Env, "\n"); !strings.Contains(env, "GREETING=hello there\nLANG=C") || strings.Join(cf.Config.Cmd, "|") != "view|a file" {
+		t.Errorf("the image's settings are %v", cf.Config)
+	}
+	if at := b.text("location.search"); strings.Contains(at, "GREETING") {
+		t.Errorf("the address is %s", at)
+	}
+
+	b.eval(`[...document.querySelectorAll(".result a")].find((a) => a.href.includes("/view/containers/")).click()`)
+	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "Ready to pull."`)
+	b.await(`document.querySelector(".facts")?.innerText.includes("GREETING LANG")`)
+	b.good("container", p.url)
+	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Revoke the name").focus()`)
+	b.press(kb.Enter)
+	b.await(`[...document.querySelectorAll("button")].some((x) => x.innerText === "Revoke it")`)
+	b.good("revoking", p.url)
+	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Revoke it").focus()`)
+	b.press(kb.Enter)
+	b.await(`document.querySelector("h1.id + .verdict")?.innerText.startsWith("It was revoked on")`)
+	b.good("revoked", p.url)
+	b = openTab(t, browser, p.url+"/view/containers/"+strings.Repeat("a", 26))
+	b.await(`document.querySelector("h1").innerText === "There is no such container"`)
+	b.good("no-container", p.url)
+}
+
+// TestWebPageForTwoPlatforms makes one name for two platforms.
+func TestWebPageForTwoPlatforms(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	b := openTab(t, browser, p.url+"/?p=tables")
+	b.await(webVerdict + ` === "This can be made."`)
+	b.put(`[name=platform]:checked`, kb.ArrowRight+kb.ArrowRight)
+	b.await(`location.search.includes("platform=linux%2Famd64%2Clinux%2Farm64")`)
+	b.await(`document.querySelectorAll(".contents").length === 2`)
+	b.good("both", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	for _, arch := range []string{"amd64", "arm64"} {
+		if content := files(t, pull(t, b.text(webName), arch)); content["opt/conda/share/tables"] != "3.9" {
+			t.Errorf("for %s the image has %v", arch, content)
+		}
+	}
+	b.eval(`document.querySelector(".result [role=status] a").click()`)
+	b.await(`document.querySelectorAll("table").length === 2`)
+	b.await(`document.querySelector(".facts dd")?.innerText === "linux/amd64 and linux/arm64"`)
+	b.good("build-for-both", p.url)
+}
+
+// listed is where a test's packages lie.
+var listed = regexp.MustCompile(`http://127\.0\.0\.1:\d+/lab/(\S+)`)
+
+// TestWebPageTakesALock: a lock that a build has, dropped, stands for the same image, on
+// which page its layers are shown, and from which it can be asked for again.
+func TestWebPageTakesALock(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	first := p.order(map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"samtools=1.19"}}})
+	p.finished(t, first)
+	lock := string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/lock?format=explicit", nil).body)
+	lock = listed.ReplaceAllString(lock, "https://conda.anaconda.org/conda-forge/$1")
+	b := openTab(t, browser, p.url+"/?from=environment")
+	b.await(`document.querySelector("#environment")`)
+	b.eval(fmt.Sprintf(`{ const d = new DataTransfer(); d.items.add(new File([%q], "explicit.txt"));
+		document.querySelector("#environment").dispatchEvent(new DragEvent("drop", {dataTransfer: d, bubbles: true, cancelable: true})); }`, lock))
+	b.await(`document.querySelector(".recipe + .note")?.innerText.startsWith("A lock: exactly its 3 packages for linux/amd64")`)
+	b.await(webVerdict + ` === "These fit together."`)
+	b.good("lock", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	id, _, _ := strings.Cut(text(first, "buildId"), "_")
+	if name := b.text(webName); !strings.HasSuffix(name, "--"+id) {
+		t.Errorf("the lock stands for %s, and what it is of for %s", name, text(first, "targetImage"))
+	}
+
+	b = openTab(t, browser, p.url+"/view/builds/"+text(first, "buildId"))
+	b.await(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Show its layers")`)
+	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Show its layers").click()`)
+	b.await(`document.querySelector(".layers")?.innerText.includes("conda: samtools 1.19")`)
+	b.good("layers", p.url)
+	b.put(".find", "FETCHED")
+	b.await(`document.querySelector(".bar .note").innerText.startsWith("3 of ") && document.querySelectorAll(".log mark").length === 3`)
+	b.good("found-in-log", p.url)
+	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Build again").focus()`)
+	b.press(kb.Enter)
+	b.await(chosen + ` === "samtools=1.19"`)
+	b.await(`location.search.startsWith("?p=samtools%3D1.19")`)
+}
