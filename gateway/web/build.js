@@ -11,7 +11,7 @@ import { Log } from "./log.js";
 import { Failed, Steps } from "./progress.js";
 import { token } from "./session.js";
 import { Source } from "./source.js";
-import { queued, Watch } from "./watch.js";
+import { Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reason?: string, message?: string, targetImage?: string, platform?: string,
@@ -69,7 +69,6 @@ export function Build({ id }) {
   const [record, set] = useState(/** @type {Record | undefined} */ (undefined));
   const [problem, say] = useState(/** @type {unknown} */ (undefined));
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
-  const [place, tell] = useState(0);
   useEffect(() => {
     document.title = `Build ${id} · Slipway`;
     const w = new Watch(id);
@@ -80,10 +79,8 @@ export function Build({ id }) {
     });
     void ask();
     const ended = w.end.subscribe((end) => end && ask());
-    const taken = queued(id, tell);
     return () => {
       ended();
-      taken();
       w.close();
     };
   }, [id]);
@@ -94,8 +91,8 @@ export function Build({ id }) {
   if (!record || !watch) return html`<h1 class="id">Build <code>${id}</code></h1><p role="status">Looking it up…</p>`;
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!record.succeeded } : undefined);
   const running = !end;
-  const queue = running && !watch.seen.value.length && place > 0;
-  const verdict = queue ? `It waits in the queue, at place ${place}.` : running ? "It is being made." : end.succeeded ? "It was made." : "It failed.";
+  const place = watch.place.value;
+  const verdict = running && place ? `It waits in the queue, at place ${place}.` : running ? "It is being made." : end.succeeded ? "It was made." : "It failed.";
   return html`
     <h1 class="id">Build <code>${id}</code></h1>
     <p class=${`verdict ${running ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>

@@ -8,7 +8,7 @@ import { html, moment } from "./html.js";
 import { order } from "./order.js";
 import { Failed, Steps } from "./progress.js";
 import { Uses } from "./uses.js";
-import { queued, Watch } from "./watch.js";
+import { Watch } from "./watch.js";
 
 /**
  * @typedef {{requestId: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean}} Given
@@ -34,22 +34,17 @@ export async function submit() {
 /** @param {{id: string, request: string}} props */
 function Making({ id, request }) {
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
-  const [place, tell] = useState(0);
   useEffect(() => {
     const w = new Watch(id);
     observe(w);
-    const end = queued(id, tell);
-    return () => {
-      end();
-      w.close();
-    };
-  }, [id, request]);
+    return () => w.close();
+  }, [id]);
   if (!watch) return null;
   const end = watch.end.value;
   const lines = watch.lines.value;
   return html`
     ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
-    <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
+    <${Steps} seen=${watch.seen.value} end=${end} place=${watch.place.value} />
     ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
     <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>
     ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;

@@ -19,6 +19,8 @@ export class Watch {
     /** The last lines, each with its number. */
     this.lines = signal(/** @type {Line[]} */ ([]));
     this.end = signal(/** @type {End | undefined} */ (undefined));
+    /** Its place in the queue; 0 where it is not there, or that is not known. */
+    this.place = signal(0);
     /** Why there is nothing new. */
     this.problem = signal("");
     /** @type {Line[]} lines that are not shown yet */
@@ -27,6 +29,7 @@ export class Watch {
     /** @type {number | undefined} when fresh lines are shown */
     this.soon = undefined;
     this.connect();
+    void this.wait();
   }
 
   connect() {
@@ -43,15 +46,24 @@ export class Watch {
     };
   }
 
+  /** Asks for its place until somebody has taken it up. */
+  async wait() {
+    const s = await call("GET", `v1alpha1/builds/${encodeURIComponent(this.id)}/status`).catch(() => undefined);
+    if (this.closed || this.end.value) return;
+    this.place.value = s?.position ?? 0;
+    if (s?.status === "PENDING" && !s.position && !this.seen.value.length) this.begin("prepare");
+    if (s?.position || !s) this.later = setTimeout(() => this.wait(), 3000);
+  }
+
   /** @param {string} phase */
   begin(phase) {
+    this.place.value = 0;
     if (!this.seen.value.includes(phase)) this.seen.value = [...this.seen.value, phase];
   }
 
   /** @param {MessageEvent} e */
   line(e) {
     this.last = e.lastEventId;
-    if (!this.seen.value.length) this.begin("prepare"); // somebody has taken it up
     this.fresh.push({ n: Number(e.lastEventId), text: e.data });
     this.soon ??= requestAnimationFrame(() => this.show());
   }
@@ -73,31 +85,10 @@ export class Watch {
   }
 
   close() {
+    this.closed = true;
     clearTimeout(this.again);
+    clearTimeout(this.later);
     if (this.soon) cancelAnimationFrame(this.soon);
     this.source?.close();
   }
-}
-
-/**
- * Says where a build stands in the queue, until it is taken up.
- * @param {string} id
- * @param {(place: number) => void} tell
- * @returns {() => void} ends it
- */
-export function queued(id, tell) {
-  /** @type {number | undefined} */
-  let later;
-  let ended = false;
-  const ask = async () => {
-    const s = await call("GET", `v1alpha1/builds/${encodeURIComponent(id)}/status`).catch(() => undefined);
-    if (ended) return;
-    tell(s?.position ?? 0);
-    if (!s || s.position) later = setTimeout(ask, 3000);
-  };
-  void ask();
-  return () => {
-    ended = true;
-    clearTimeout(later);
-  };
 }

@@ -241,8 +241,13 @@ func TestWebPageShowsText(t *testing.T) {
 		"/v1alpha2/container":      fmt.Sprintf(`{"requestId":"x","targetImage":"%[1]s","buildId":"0123456789abcdef_1"}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1": fmt.Sprintf(`{"buildId":"%[1]s","status":"COMPLETED","succeeded":false,"reason":"%[1]s","message":"%[1]s","platform":"%[1]s",`+
 			`"containerFile":"%[1]s","condaFile":"%[1]s","digest":"%[1]s"}`, text),
+		"/v1alpha2/container/" + strings.Repeat("a", 26): fmt.Sprintf(`{"requestId":"%[1]s","targetImage":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s",`+
+			`"containerConfig":{"env":["%[1]s"],"cmd":["%[1]s"],"layers":[{"location":"%[1]s"}]},"containerIncludes":["%[1]s"],"creationTime":"%[1]s","containerFile":"%[1]s","buildId":"%[1]s"}`, text),
+		"/v1alpha2/container/" + strings.Repeat("a", 26) + "/status": fmt.Sprintf(`{"status":"DONE","succeeded":false,"reason":"%[1]s","message":"%[1]s"}`, text),
+		"/v1alpha1/inspect": fmt.Sprintf(`{"container":{"registry":"%[1]s","imageName":"%[1]s","reference":"%[1]s","digest":"%[1]s","config":{"created":"%[1]s",`+
+			`"config":{"env":["%[1]s"],"labels":{"%[1]s":"%[1]s"}},"history":[{"created_by":"%[1]s"}]},"manifest":{"layers":[{"digest":"%[1]s","size":1}]}}}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1/lock":   fmt.Sprintf(`{"locks":[{"platform":"x","packages":[{"name":"%[1]s","license":"%[1]s"}]}]}`, text),
-		"/v1alpha1/builds/0123456789abcdef_1/events": "event: phase\nid: 0\ndata: " + probe + "\n\nevent: log\nid: 1\ndata: " + probe + "\n\nevent: done\nid: 1\ndata: {\"succeeded\":false,\"message\":\"" + text + "\"}\n\n",
+		"/v1alpha1/builds/0123456789abcdef_1/events": "event: phase\nid: 0\ndata: " + probe + "\n\nevent: log\nid: 1\ndata: " + probe + "\n\nevent: log\nid: 2\ndata:  50%\ndata: \x1b[1;31mred \x1b[2K" + probe + "\x1b[0m plain\n\nevent: done\nid: 1\ndata: {\"succeeded\":false,\"message\":\"" + text + "\"}\n\n",
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := hostile[r.URL.Path]
@@ -266,7 +271,16 @@ func TestWebPageShowsText(t *testing.T) {
 	b.eval(`document.querySelector(".result [role=status] a").click()`)
 	b.await(`document.querySelector(".log")?.innerText.includes("<script>")`)
 	b.await(`document.querySelector("table")?.innerText.includes("<img")`)
+	b.await(`[...document.querySelectorAll(".log .ansi-red.strong")].map((s) => s.textContent).join("").startsWith("red <img") && !document.querySelector(".log").innerText.includes("50%")`)
 	b.good("hostile-build", front.URL)
+	b.put(".find", "<script>")
+	b.await(`document.querySelectorAll(".log mark").length === 2`)
+	b.eval(`location.assign("../containers/" + "a".repeat(26))`)
+	b.await(`document.querySelector(".facts")?.innerText.includes("<img")`)
+	b.good("hostile-container", front.URL)
+	b.eval(`location.assign("../inspect?image=x")`)
+	b.await(`document.querySelector(".layers")?.innerText.includes("<img") && document.querySelector(".history")?.innerText.includes("<script>")`)
+	b.good("hostile-image", front.URL)
 	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
 		t.Error("what was shown was run")
 	}

@@ -1,0 +1,135 @@
+package e2e
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// gated is a channel whose artifacts come once the gate is opened.
+func gated(t *testing.T) (channel string, open func()) {
+	t.Helper()
+	at, err := url.Parse(webChannel(t).URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, gate := httputil.NewSingleHostReverseProxy(at), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, ".conda") && !strings.Contains(r.URL.Path, "procps-ng") {
+			select {
+			case <-gate:
+			case <-r.Context().Done():
+			}
+		}
+		good.ServeHTTP(w, r)
+	}))
+	var opened atomic.Bool
+	open = func() {
+		if opened.CompareAndSwap(false, true) {
+			close(gate)
+		}
+	}
+	t.Cleanup(s.Close)
+	t.Cleanup(open)
+	return s.URL, open
+}
+
+func gatedSettings(channel, base string) settings {
+	s := bare(channel)
+	s["conda_channels"] = "conda-forge=" + channel + "/lab,bioconda=" + channel + "/lab"
+	s["conda_base_image"] = base
+	return s
+}
+
+func packagesOf(entries ...string) map[string]any {
+	return map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries}}
+}
+
+// button is the button that says something.
+func button(says string) string {
+	return `[...document.querySelectorAll("button")].find((x) => x.innerText === "` + says + `")`
+}
+
+// TestWebPageWaitsAndCancels shows a build that runs, the place of the one behind it, and
+// lets who asked for it cancel it.
+func TestWebPageWaitsAndCancels(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	channel, open := gated(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	s := gatedSettings(channel, up.Push(t, "base/index:1", testkit.Index(t, true, "amd64")))
+	s["build_concurrency"] = "1"
+	p := oneProcess(t, common(t, []string{up.Host}, s))
+	mine := p.order(packagesOf("samtools=1.20"), "Authorization", "Bearer "+p.token)
+	b := openTab(t, browser, p.url+"/view/builds/"+text(mine, "buildId"))
+	b.await(`document.querySelector(".log")?.innerText.includes("fetching the other")`)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "It is being made." && document.querySelector(".facts").innerText.includes("so far")`)
+	if b.text(button("Cancel this build")) != "undefined" {
+		t.Error("somebody who is not signed in is offered to cancel")
+	}
+	b.eval(button("Follow") + ".click()")
+	b.await(button("Follow") + `.getAttribute("aria-pressed") === "false"`)
+	b.good("running", p.url)
+
+	b = openTab(t, browser, p.url+"/?p=tables")
+	b.await(webVerdict + ` === "This can be made."`)
+	b.put("#get", kb.Enter)
+	b.await(`document.querySelector(".steps .now")?.innerText.startsWith("In the queue, place 1")`)
+	b.good("queued", p.url)
+	b.eval(`document.querySelector(".result [role=status] a").click()`)
+	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "It waits in the queue, at place 1."`)
+	b.good("queued-build", p.url)
+
+	b.eval(`sessionStorage.setItem("slipway", JSON.stringify({token: "` + p.token + `"})); location.assign("/view/builds/` + text(mine, "buildId") + `")`)
+	b.await(button("Cancel this build"))
+	b.eval(button("Cancel this build") + ".focus()")
+	b.press(kb.Enter)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "It failed." && document.querySelector(".failed h2")?.innerText === "It was cancelled"`)
+	b.good("cancelled", p.url)
+	open()
+}
+
+// TestWebPageKeepsTheLogWithoutItsGateway: a log is watched while the gateway that serves
+// it is killed. Another one goes on with it, and each line is there once.
+func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	channel, open := gated(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	s := gatedSettings(channel, up.Push(t, "base/index:1", testkit.Index(t, true, "amd64")))
+	p, _ := buildersPerRole(t, common(t, []string{up.Host}, s))
+	made := p.order(packagesOf("samtools=1.20"))
+	var now atomic.Pointer[httputil.ReverseProxy]
+	use := func(address string) {
+		to, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now.Store(httputil.NewSingleHostReverseProxy(to))
+	}
+	use(p.url)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { now.Load().ServeHTTP(w, r) }))
+	t.Cleanup(front.Close)
+	b := openTab(t, browser, front.URL+"/view/builds/"+text(made, "buildId"))
+	b.await(`document.querySelector(".log")?.innerText.includes("1 of 3")`)
+
+	p.process("gateway").kill()
+	b.await(`document.querySelector(".log + .problem")?.innerText.includes("comes back")`)
+	b.good("lost", front.URL)
+	other := p.another()
+	use(other)
+	open()
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "It was made." && !document.querySelector(".log + .problem")`)
+	want := strings.TrimRight(string(request(t, http.MethodGet, other+"/v1alpha1/builds/"+text(made, "buildId")+"/logs", nil).body), "\n")
+	if got := b.text(`[...document.querySelectorAll(".log div")].map((l) => l.textContent).join("\n")`); got != want {
+		t.Errorf("the log is shown as\n%s\nwant\n%s", got, want)
+	}
+}
