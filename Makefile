@@ -7,9 +7,11 @@ LDFLAGS   := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TESTFLAGS ?=
 # Anything, to run what e2e starts under the race detector (needs a C compiler).
 RACE      ?=
-# gRPC's own tracing pages would be linked in, and with their templates every exported
-# method of the program: 17 MB. Everywhere, so that Go compiles gRPC once.
-export GOFLAGS := $(strip $(GOFLAGS) -tags=grpcnotrace)
+# One way to compile everything, so that Go does it once: as what is released is, without
+# paths and C. gRPC's own tracing pages would be linked in, and with their templates every
+# exported method of the program: 17 MB.
+export GOFLAGS := $(strip $(GOFLAGS) -trimpath -tags=grpcnotrace)
+export CGO_ENABLED := 0
 # The daemon's version is the one in services/tools; it only says it.
 BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
 
@@ -23,15 +25,15 @@ help: ## Say what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
 
 build: ## Build bin/slipwayd, bin/slipway, and bin/slipway-runc that starts the steps of builds
-	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
-	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
+	go build -p 2 -ldflags '$(LDFLAGS)' -o bin/ ./services/cmd/slipwayd ./services/cmd/slipway
+	go build -p 2 -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
 
 builder: ## Build bin/buildkitd, bin/slipway-runc, and bin/runc (that needs gcc, pkg-config, libseccomp-dev)
-	cd services/tools && GOWORK=off CGO_ENABLED=0 go build -p 2 -trimpath \
+	cd services/tools && GOWORK=off go build -p 2 \
 		-ldflags '-s -w -X github.com/moby/buildkit/version.Version=$(BUILDKIT)' -o ../../bin/buildkitd github.com/moby/buildkit/cmd/buildkitd
-	CGO_ENABLED=0 go build -p 2 -trimpath -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
+	go build -p 2 -ldflags '-s -w' -o bin/ ./services/cmd/slipway-runc
 	@if services/tools/missing.sh; then \
-		cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -trimpath -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; \
+		cd services/tools && GOWORK=off CGO_ENABLED=1 go build -p 2 -tags seccomp -ldflags '-s -w' -o ../../bin/runc github.com/opencontainers/runc; \
 	fi
 
 run: build builder ## Start everything in one process, on http://localhost:9090 (as root it builds images too)
@@ -39,14 +41,15 @@ run: build builder ## Start everything in one process, on http://localhost:9090 
 
 test: ## Run the tests that need nothing installed
 	go vet $(PACKAGES)
-	go test -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
+	go test -vet=off -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
 
 # The packages two at a time; then the program alone, whose tests mostly wait for it.
+# Packages in which nothing runs at once and that need no server pass `make test` alone.
 e2e: export SLIPWAY_TEST_REAL := 1
 e2e: export SLIPWAY_TEST_RACE := $(RACE)
 e2e: builder ## Run the same tests on real Redis, NATS and PostgreSQL, and real clients (root; RACE=1; see services/e2e)
-	go test -p 2 -timeout 30m $(if $(RACE),-race) $(TESTFLAGS) $$(go list ./gateway/... ./services/... | grep -v /services/e2e$$)
-	go test -p 2 -parallel 4 -timeout 60m $(TESTFLAGS) ./services/e2e
+	$(if $(RACE),CGO_ENABLED=1) go test -vet=off -p 2 -timeout 30m $(if $(RACE),-race) $(TESTFLAGS) $$(services/tools/concurrent.sh)
+	go test -vet=off -p 2 -parallel 4 -timeout 60m $(TESTFLAGS) ./services/e2e
 
 bench: build builder ## Measure against peers; prints JSON and a table
 	go run ./services/bench
