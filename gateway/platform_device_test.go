@@ -52,7 +52,7 @@ func TestDevicePage(t *testing.T) {
 	t.Parallel()
 	got := &platformv1.AllowDeviceRequest{}
 	info := answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
-		ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p", AuthTypes: []string{"oidc"}},
+		ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", AuthTypes: []string{"oidc"}},
 	})
 	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
 		"GetServiceInfo": info, "AllowDevice": answering(t, got, &platformv1.AllowDeviceResponse{ClientId: "<b>cli"}),

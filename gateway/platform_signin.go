@@ -34,6 +34,7 @@ func (s signIn) mount() error {
 		{http.MethodGet, "/oauth/device", s.askCode},
 		{http.MethodPost, "/oauth/device", s.allowDevice},
 		{http.MethodPost, "/oauth/access_token", s.tokens},
+		{http.MethodGet, "/login", s.landing},
 	} {
 		if err := s.mux.HandlePath(p.method, p.path, p.handle); err != nil {
 			return err
@@ -53,13 +54,24 @@ func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[stri
 		s.refuse(w, r, err)
 		return
 	}
-	base := info.GetServiceInfo().GetLandingUrl()
+	base := info.GetServiceInfo().GetApiUrl()
 	writeJSON(w, map[string]any{
 		"issuer": base, "authorization_endpoint": base + "/oauth/authorize", "token_endpoint": base + "/oauth/access_token",
 		"device_authorization_endpoint": base + "/oauth/device_authorization",
 		"response_types_supported":      []string{"code"}, "grant_types_supported": []string{"authorization_code", "refresh_token", deviceGrant},
 		"code_challenge_methods_supported": []string{"S256"}, "token_endpoint_auth_methods_supported": []string{"none"},
 	})
+}
+
+// landing leads people to where they sign in, from the address of the API that clients
+// put the login path behind.
+func (s signIn) landing(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	seeOther(w, info.GetServiceInfo().GetLandingUrl()+"/login")
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
@@ -93,7 +105,7 @@ func (s signIn) provider(r *http.Request) (string, error) {
 		return "", err
 	}
 	// The cookie of the way back belongs to the platform's own address.
-	return info.GetServiceInfo().GetLandingUrl() + "/oauth/oidc", nil
+	return info.GetServiceInfo().GetApiUrl() + "/oauth/oidc", nil
 }
 
 func htmlHeaders(h http.Header) {

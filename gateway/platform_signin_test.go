@@ -100,7 +100,7 @@ func TestSignInElsewhere(t *testing.T) {
 	begun, finished := &platformv1.BeginSignInRequest{}, &platformv1.FinishSignInRequest{}
 	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
 		"GetServiceInfo": answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
-			ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p", AuthTypes: []string{"oidc"}},
+			ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", AuthTypes: []string{"oidc"}},
 		}),
 		"BeginSignIn":  answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth?x=y", State: "secret"}),
 		"FinishSignIn": answering(t, finished, &platformv1.FinishSignInResponse{RedirectUri: "http://127.0.0.1:1/x?code=c"}),
@@ -159,11 +159,21 @@ func visit(t *testing.T, to string, cookie *http.Cookie) *http.Response {
 
 func TestDiscovery(t *testing.T) {
 	t.Parallel()
-	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://p"}}))
+	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p"}}))
 	resp := get(t, at+"/.well-known/openid-configuration")
 	body, _ := io.ReadAll(resp.Body)
 	holds(t, document(t, openapi.Platform), http.MethodGet, "/.well-known/openid-configuration", resp, body)
 	if !strings.Contains(string(body), `"token_endpoint":"https://p/oauth/access_token"`) {
 		t.Errorf("got %s", body)
+	}
+}
+
+// TestLanding: who opens the login path at the API's address is led to the page.
+func TestLanding(t *testing.T) {
+	t.Parallel()
+	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://page", ApiUrl: "https://p"}}))
+	resp := visit(t, at+"/login", nil)
+	if to := resp.Header.Get("Location"); resp.StatusCode != http.StatusSeeOther || to != "https://page/login" {
+		t.Errorf("it leads to %d %s", resp.StatusCode, to)
 	}
 }

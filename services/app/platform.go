@@ -35,7 +35,7 @@ func (a *App) platformDeps() (platform.Deps, error) {
 		return platform.Deps{}, err
 	}
 	d := platform.Deps{
-		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, AdminLogins: logins, Foreign: foreign, OIDC: provider, OperatorAccounts: a.cfg.OperatorAccounts,
+		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, Pages: bare(a.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, OperatorAccounts: a.cfg.OperatorAccounts,
 		CallLimit: a.cfg.LimitPlatform, AuditRetention: a.cfg.AuditRetention,
 		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
 	}

@@ -124,7 +124,7 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(begin.Add(d)) }
 	base := &containerv1.GetContainerStatusResponse{
 		Id: &id, BuildId: &build, CreationTime: timestamppb.New(s.clock()),
-		DetailsUri: proto.String("http://slipway.example.org/v1alpha1/builds/" + build), TargetImage: req.TargetImage,
+		DetailsUri: proto.String("http://slipway.example.org/view/builds/" + build), TargetImage: req.TargetImage,
 	}
 	for _, tc := range []struct {
 		name string

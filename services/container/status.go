@@ -46,7 +46,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 	if err != nil {
 		return nil, err
 	}
-	out.BuildId, out.DetailsUri = proto.String(id), proto.String(s.publicURL()+"/v1alpha1/builds/"+id)
+	out.BuildId, out.DetailsUri = proto.String(id), proto.String(s.publicURL()+"/view/builds/"+id)
 	describeBuild(out, b)
 	return out, nil
 }

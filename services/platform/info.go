@@ -22,7 +22,7 @@ func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequ
 		AuthTypes: ways,
 		Version:   s.deps.Version, ApiVersion: apiVersion, CommitId: s.deps.Commit,
 		LoginPath: "/login", Navbar: &platformv1.Navbar{}, HeartbeatInterval: heartbeat,
-		UserWorkspaceEnabled: true, LandingUrl: s.deps.Endpoint, WaveEnabled: true,
+		UserWorkspaceEnabled: true, LandingUrl: s.deps.Pages, WaveEnabled: true, ApiUrl: s.deps.Endpoint,
 	}}, nil
 }
 

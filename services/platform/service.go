@@ -39,6 +39,8 @@ type Deps struct {
 	// Aliases are others under which it is known.
 	Endpoint string
 	Aliases  []string
+	// Pages is the address of the page for people, likewise.
+	Pages string
 	// Foreign is other platforms that are trusted.
 	Foreign federation.Trusted
 	// OIDC is a provider at which people may sign in.
@@ -99,7 +101,7 @@ func New(d Deps) (*Service, error) {
 	s := &Service{trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: operators}
 	changed := rights{d.Bus, d.Log}
 	s.users = identity.New(identity.Deps{
-		DB: d.DB, Endpoint: d.Endpoint, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now,
+		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now,
 	})
 	s.organisations = orgs.New(orgs.Deps{
 		DB: d.DB, Users: s.users, Rights: changed, Kept: []string{credentials.Table, runs.Table}, Now: d.Now,
@@ -108,7 +110,7 @@ func New(d Deps) (*Service, error) {
 		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Trail: s.trail, Rights: changed, AdminLogins: d.AdminLogins, Now: d.Now,
 	})
 	s.platforms = federation.New(federation.Deps{DB: d.DB, Trusted: d.Foreign, Records: s.logins, Keys: d.Keys, Trail: s.trail, Now: d.Now})
-	s.records = runs.New(runs.Deps{DB: d.DB, Endpoint: d.Endpoint, Now: d.Now})
+	s.records = runs.New(runs.Deps{DB: d.DB, Pages: d.Pages, Now: d.Now})
 	return s, nil
 }
 

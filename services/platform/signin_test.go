@@ -86,11 +86,13 @@ func TestSignInRefused(t *testing.T) {
 		wants(t, name, err, fault.Invalid)
 	}
 	good := &platformv1.CreateCodeRequest{AccessToken: w.tokens["view"], RedirectUri: redirect, CodeChallenge: strings.Repeat("x", 43), CodeChallengeMethod: "S256"}
-	for _, uri := range []string{"https://evil.example", "http://127.0.0.1.evil.example", "http://x@localhost", "javascript:alert(1)", "", "http://[::1"} {
+	for _, uri := range []string{"https://evil.example", "http://127.0.0.1.evil.example", "http://x@localhost", "javascript:alert(1)", "", "http://[::1", "https://page.example/", "https://page.example/login?x", "https://page.example/login/"} {
 		good.RedirectUri = uri
 		_, err := w.client.CreateCode(t.Context(), good)
 		wants(t, uri, err, fault.Invalid)
 	}
+	good.RedirectUri = "https://page.example/login"
+	must(w.client.CreateCode(t.Context(), good))(t)
 	good.RedirectUri = redirect + strings.Repeat("x", 1000)
 	_, err := w.client.CreateCode(t.Context(), good)
 	wants(t, "a long redirect", err, fault.Invalid)

@@ -34,7 +34,7 @@ func deps(t *testing.T, db *sqldb.DB) platform.Deps {
 		t.Fatal(err)
 	}
 	return platform.Deps{
-		DB: db, Endpoint: endpoint, Now: time.Now, Keys: keys,
+		DB: db, Endpoint: endpoint, Pages: "https://page.example", Now: time.Now, Keys: keys,
 		AdminLogins: map[string]upstream.Login{"quay.io": {Username: "ada", Password: "secret"}},
 	}
 }

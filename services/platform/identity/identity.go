@@ -19,6 +19,8 @@ type Deps struct {
 	DB *sqldb.DB
 	// Endpoint is the platform's own public address, without a slash at the end.
 	Endpoint string
+	// Pages is the address of the page for people, likewise.
+	Pages string
 	// OIDC is a provider at which people may sign in.
 	OIDC OIDC
 	// Keys sign; nil lets nobody sign in.

@@ -56,7 +56,7 @@ func (s *Service) checkProgram(p *platformv1.Program) error {
 	if err := s.deps.Keys.Check(); err != nil {
 		return err
 	}
-	if err := checkRedirect(p.GetRedirectUri()); err != nil {
+	if err := s.checkRedirect(p.GetRedirectUri()); err != nil {
 		return err
 	}
 	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
@@ -78,9 +78,13 @@ func (s *Service) codeFor(ctx context.Context, by tokenRecord, p *platformv1.Pro
 	return text, nil
 }
 
-// checkRedirect takes loopback addresses only: a code never leaves the machine.
-func checkRedirect(s string) error {
-	u, err := url.Parse(s)
+// checkRedirect takes loopback addresses only, so that a code never leaves the machine,
+// and the page of this service itself, on which people sign in.
+func (s *Service) checkRedirect(to string) error {
+	if s.deps.Pages != "" && to == s.deps.Pages+"/login" {
+		return nil
+	}
+	u, err := url.Parse(to)
 	if err == nil && u.Scheme == "http" && u.User == nil && u.Fragment == "" {
 		ip, err := netip.ParseAddr(u.Hostname())
 		if u.Hostname() == "localhost" || err == nil && ip.IsLoopback() {

@@ -20,8 +20,8 @@ const Table = "platform_workflows"
 // Deps is what the service works with.
 type Deps struct {
 	DB *sqldb.DB
-	// Endpoint is the platform's own public address, without a slash at the end.
-	Endpoint string
+	// Pages is the address of the page for people, without a slash at the end.
+	Pages string
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -100,12 +100,12 @@ func derivedID(w workflow, n int) string {
 	return api.TextID(h[:14])
 }
 
-// watchURL is where a person can watch a run.
+// watchURL is where a person can watch a run: a view of the page (gateway/web.go).
 func (s *Service) watchURL(p orgs.Principal, id string) string {
 	if w := p.Space.Workspace; w.ID != 0 {
-		return s.deps.Endpoint + "/orgs/" + w.OrgName + "/workspaces/" + w.Name + "/watch/" + id
+		return s.deps.Pages + "/orgs/" + w.OrgName + "/workspaces/" + w.Name + "/watch/" + id
 	}
-	return s.deps.Endpoint + "/user/" + p.User.Name + "/watch/" + id
+	return s.deps.Pages + "/user/" + p.User.Name + "/watch/" + id
 }
 
 // report lets a run that the caller reports change.

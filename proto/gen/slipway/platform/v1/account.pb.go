@@ -120,7 +120,7 @@ type ServiceInfo struct {
 	CommitId string `protobuf:"bytes,3,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
 	// The ways to sign in, e.g. "oidc".
 	AuthTypes []string `protobuf:"bytes,4,rep,name=auth_types,json=authTypes,proto3" json:"auth_types,omitempty"`
-	// Where to sign in.
+	// Where people sign in, below landing_url.
 	LoginPath string `protobuf:"bytes,5,opt,name=login_path,json=loginPath,proto3" json:"login_path,omitempty"`
 	// Empty; clients expect it.
 	Navbar *Navbar `protobuf:"bytes,6,opt,name=navbar,proto3" json:"navbar,omitempty"`
@@ -128,10 +128,12 @@ type ServiceInfo struct {
 	HeartbeatInterval int32 `protobuf:"varint,7,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// Whether users have a personal workspace.
 	UserWorkspaceEnabled bool `protobuf:"varint,8,opt,name=user_workspace_enabled,json=userWorkspaceEnabled,proto3" json:"user_workspace_enabled,omitempty"`
-	// Where people can find out more.
+	// The page for people.
 	LandingUrl string `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3" json:"landing_url,omitempty"`
 	// Whether container requests are served.
-	WaveEnabled   bool `protobuf:"varint,10,opt,name=wave_enabled,json=waveEnabled,proto3" json:"wave_enabled,omitempty"`
+	WaveEnabled bool `protobuf:"varint,10,opt,name=wave_enabled,json=waveEnabled,proto3" json:"wave_enabled,omitempty"`
+	// The address of this API.
+	ApiUrl        string `protobuf:"bytes,11,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +236,13 @@ func (x *ServiceInfo) GetWaveEnabled() bool {
 		return x.WaveEnabled
 	}
 	return false
+}
+
+func (x *ServiceInfo) GetApiUrl() string {
+	if x != nil {
+		return x.ApiUrl
+	}
+	return ""
 }
 
 // Navbar is a list of links.
@@ -1416,7 +1425,7 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"!slipway/platform/v1/account.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x17\n" +
 	"\x15GetServiceInfoRequest\"]\n" +
 	"\x16GetServiceInfoResponse\x12C\n" +
-	"\fservice_info\x18\x01 \x01(\v2 .slipway.platform.v1.ServiceInfoR\vserviceInfo\"\x81\x03\n" +
+	"\fservice_info\x18\x01 \x01(\v2 .slipway.platform.v1.ServiceInfoR\vserviceInfo\"\x9a\x03\n" +
 	"\vServiceInfo\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1f\n" +
 	"\vapi_version\x18\x02 \x01(\tR\n" +
@@ -1432,7 +1441,8 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\vlanding_url\x18\t \x01(\tR\n" +
 	"landingUrl\x12!\n" +
 	"\fwave_enabled\x18\n" +
-	" \x01(\bR\vwaveEnabled\"\x1e\n" +
+	" \x01(\bR\vwaveEnabled\x12\x17\n" +
+	"\aapi_url\x18\v \x01(\tR\x06apiUrl\"\x1e\n" +
 	"\x06Navbar\x12\x14\n" +
 	"\x05menus\x18\x01 \x03(\tR\x05menus\"\x14\n" +
 	"\x12GetUserInfoRequest\"\xbd\x01\n" +
