@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -36,7 +37,7 @@ type web struct {
 // withWeb puts the page in front of an API.
 func withWeb(next http.Handler) (http.Handler, error) {
 	w := &web{files: map[string]file{}, next: next}
-	sum, modules := sha256.New(), []string{"app.js"}
+	sum, scripts := sha256.New(), map[string][]byte{}
 	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || path.Ext(name) == ".html" {
 			return err
@@ -50,7 +51,7 @@ func withWeb(next http.Handler) (http.Handler, error) {
 			if text, err = resolved(name, text); err != nil {
 				return err
 			}
-			modules = append(modules, name)
+			scripts[name] = text
 		}
 		w.files[name] = newWebFile(name, text, keptForGood)
 		_, err = fmt.Fprintf(sum, "%s\x00%d\x00%s", name, len(text), text)
@@ -60,7 +61,7 @@ func withWeb(next http.Handler) (http.Handler, error) {
 		return nil, fmt.Errorf("reading the web page: %w", err)
 	}
 	w.digest = hex.EncodeToString(sum.Sum(nil)[:8])
-	if w.shell, err = w.document("index.html", preloads(modules[1:])); err != nil {
+	if w.shell, err = w.document("index.html", preloads(scripts)); err != nil {
 		return nil, err
 	}
 	if w.missing, err = w.document("missing.html", ""); err != nil {
@@ -69,11 +70,22 @@ func withWeb(next http.Handler) (http.Handler, error) {
 	return w, nil
 }
 
-// preloads has a browser fetch all modules at once, not one level of imports after
-// another.
-func preloads(modules []string) string {
+// needed is a module that a module cannot start without; import("…") comes later.
+var needed = regexp.MustCompile(`from ?"(\.[^"]+)"`)
+
+// preloads has a browser fetch all modules of the first view at once, not one level of
+// imports after another.
+func preloads(scripts map[string][]byte) string {
+	first := []string{"app.js"}
+	for i := 0; i < len(first); i++ {
+		for _, m := range needed.FindAllSubmatch(scripts[first[i]], -1) {
+			if to := path.Join(path.Dir(first[i]), string(m[1])); !slices.Contains(first, to) {
+				first = append(first, to)
+			}
+		}
+	}
 	var b strings.Builder
-	for _, m := range modules {
+	for _, m := range first[1:] {
 		fmt.Fprintf(&b, "<link rel=\"modulepreload\" href=\"@web@/%s\">\n", m)
 	}
 	return b.String()
@@ -150,8 +162,11 @@ func resolved(name string, text []byte) (out []byte, err error) {
 	return out, err
 }
 
-// views are the paths of the page's views.
-var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/[a-z2-7]{26})?$`)
+// views are the paths of the page's views: the first one, those of everybody, where one
+// signs in, those of who is signed in, and where the platform says that runs are watched
+// (services/platform/runs).
+var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/[a-z2-7]{26}|login|view/(mine|runs|tokens|logins|workspaces|service)|` +
+	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {

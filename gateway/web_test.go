@@ -6,11 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,7 +88,7 @@ func unpacked(t *testing.T, w *httptest.ResponseRecorder) []byte {
 }
 
 // TestWebLoadsEveryModule: what a module imports is there, and was announced by the
-// document.
+// document; what it imports later is there, and was not.
 func TestWebLoadsEveryModule(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -95,12 +97,30 @@ func TestWebLoadsEveryModule(t *testing.T) {
 		announced[path.Join("/", m[1])] = true
 	}
 	imports := regexp.MustCompile(`(?:from|import) ?"([@./a-z-]+)"`)
-	for at := range announced {
-		for _, m := range imports.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
-			if !strings.HasPrefix(m[1], ".") || !announced[path.Join(path.Dir(at), m[1])] {
-				t.Errorf("%s imports %s, which the document does not announce", at, m[1])
+	later, known := regexp.MustCompile(`=> import\("([^"]+)"\)`), maps.Clone(announced)
+	for queue := slices.Collect(maps.Keys(announced)); len(queue) > 0; queue = queue[1:] {
+		module := open(t, h, queue[0]).Body.String()
+		for _, m := range imports.FindAllStringSubmatch(module, -1) {
+			to := path.Join(path.Dir(queue[0]), m[1])
+			if announced[queue[0]] && (!strings.HasPrefix(m[1], ".") || !announced[to]) {
+				t.Errorf("%s imports %s, which the document does not announce", queue[0], m[1])
+			}
+			if !known[to] {
+				known[to], queue = true, append(queue, to)
 			}
 		}
+		for _, m := range later.FindAllStringSubmatch(module, -1) {
+			to := path.Join(path.Dir(queue[0]), m[1])
+			if announced[to] || open(t, h, to).Code != http.StatusOK {
+				t.Errorf("%s imports %s later, which is announced or is not there", queue[0], m[1])
+			}
+			if !known[to] {
+				known[to], queue = true, append(queue, to)
+			}
+		}
+	}
+	if len(known) < len(announced)+10 {
+		t.Errorf("of %d modules %d are announced", len(known), len(announced))
 	}
 }
 
@@ -139,6 +159,14 @@ func TestWebTakesNothingAway(t *testing.T) {
 		{"/view/inspect?image=a", "text/html; charset=utf-8", 200},
 		{"/view/containers/abcdefghijklmnopqrstuvwx23", "text/html; charset=utf-8", 200},
 		{"/view/containers/abc", "text/html; charset=utf-8", 404},
+		{"/login", "text/html; charset=utf-8", 200},
+		{"/view/runs?workspace=1", "text/html; charset=utf-8", 200},
+		{"/user/ada/watch/4kTcGUm9Zv", "text/html; charset=utf-8", 200},
+		{"/orgs/lab/workspaces/rna-seq_2/watch/4kTcGUm9Zv", "text/html; charset=utf-8", 200},
+		{"/user/ada/watch/", "application/json", 404},
+		{"/user/ada/watch/4kTcGUm9Zv4kTcGUm9Zv", "application/json", 404},
+		{"/orgs", "application/json", 404},
+		{"/login/", "application/json", 404},
 		{"/view/inspect/", "text/html; charset=utf-8", 404},
 		{"/view/builds/0123456789ABCDEF_1", "text/html; charset=utf-8", 404},
 		{"/view", "text/html; charset=utf-8", 404},
@@ -166,7 +194,7 @@ func TestWebTakesNothingAway(t *testing.T) {
 func TestWebFindsItsFiles(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
-	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/view/a/b/c", "/view/"} {
+	for _, at := range []string{"/", "/view/builds/0123456789abcdef_1", "/view/inspect", "/orgs/lab/workspaces/rna/watch/4k", "/view/a/b/c", "/view/"} {
 		for _, m := range address.FindAllStringSubmatch(open(t, h, at).Body.String(), -1) {
 			if w := open(t, h, path.Join(path.Dir(at+"x"), m[1])); w.Code != http.StatusOK {
 				t.Errorf("%s leads to %s: %d", at, m[1], w.Code)

@@ -18,6 +18,9 @@ export class Failure extends Error {
   }
 }
 
+/** How long a question waits by itself, in seconds, when there were too many. */
+const soon = 3;
+
 /**
  * Calls the API, as who is signed in, and returns what it answers; undefined where that
  * is nothing.
@@ -47,6 +50,11 @@ export async function call(method, path, { body, signal, as = token.peek() } = {
   const answer = await response.json().catch(() => undefined);
   if (response.ok && answer !== undefined) return answer;
   const wait = Number(response.headers.get("Retry-After"));
+  if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon) {
+    await new Promise((done) => setTimeout(done, wait * 1000));
+    signal?.throwIfAborted();
+    return call(method, path, { body, signal, as });
+  }
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }
 

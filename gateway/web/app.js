@@ -2,6 +2,8 @@
 import { render } from "preact";
 import { html } from "./html.js";
 import { root } from "./api.js";
+import { Later } from "./later.js";
+import { Menu } from "./menu.js";
 import { Build } from "./build.js";
 import { Container } from "./container.js";
 import { Home } from "./home.js";
@@ -11,4 +13,8 @@ const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const at = location.pathname.slice(root.pathname.length);
 const build = /^view\/builds\/([0-9a-f]{16}_\d+)$/.exec(at);
 const container = /^view\/containers\/([a-z2-7]{26})$/.exec(at);
-render(container ? html`<${Container} id=${container[1]} />` : build ? html`<${Build} id=${build[1]} />` : at === "view/inspect" ? html`<${Inspect} />` : html`<${Home} />`, page);
+const signed = /^(login$|view\/(mine|runs|tokens|logins|workspaces|service)$|user\/|orgs\/)/.test(at);
+const account = /** @type {HTMLElement} */ (document.getElementById("account"));
+account.replaceChildren(); // what is there for who has no scripts
+render(html`<${Menu} />`, account);
+render(signed ? html`<${Later} at=${at} load=${() => import("./account.js")} />` : container ? html`<${Container} id=${container[1]} />` : build ? html`<${Build} id=${build[1]} />` : at === "view/inspect" ? html`<${Inspect} />` : html`<${Home} />`, page);

@@ -20,7 +20,15 @@ export function size(bytes) {
 export function duration(seconds) {
   if (seconds < 1) return "less than a second";
   if (seconds < 90) return `${Math.round(seconds)} s`;
-  return `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
+  const minutes = Math.floor(seconds / 60), rest = Math.round(seconds % 60);
+  if (minutes < 60) return rest ? `${minutes} min ${rest} s` : `${minutes} min`;
+  return minutes % 60 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${minutes / 60} h`;
+}
+
+/** Memory, as programs ask for it. @param {number} bytes */
+export function memory(bytes) {
+  const gib = bytes / 2 ** 30;
+  return gib < 1 ? `${Math.round(gib * 1024)} MiB` : `${gib.toLocaleString(undefined, { maximumFractionDigits: 1 })} GiB`;
 }
 
 /** A moment in the reader's own time. @param {string} iso */

@@ -1,0 +1,44 @@
+// The views of people who are signed in, each loaded when it is asked for.
+import { useEffect, useState } from "preact/hooks";
+import { call, root } from "./api.js";
+import { html } from "./html.js";
+import { Later } from "./later.js";
+import { Waiting } from "./load.js";
+import { ask, me, unsure } from "./me.js";
+import { places } from "./menu.js";
+import { token } from "./session.js";
+
+/** @type {[at: RegExp, load: () => Promise<{View: any}>, title: string][]} */
+const views = [
+  [/^view\/mine$/, () => import("./mine.js"), "Builds"],
+  [/^view\/runs$/, () => import("./runs.js"), "Runs"],
+  [/^(?:user\/[^/]+|orgs\/([^/]+)\/workspaces\/([^/]+))\/watch\/(\w+)$/, () => import("./run.js"), "Run"],
+  [/^view\/tokens$/, () => import("./tokens.js"), "Tokens"],
+  [/^view\/logins$/, () => import("./logins.js"), "Logins"],
+  [/^view\/workspaces$/, () => import("./workspaces.js"), "Workspaces"],
+  [/^view\/service$/, () => import("./service.js"), "Service"],
+];
+
+/** Where one is among what belongs to one. @param {{at: string}} props */
+function Places({ at }) {
+  const [operates, tell] = useState(at === "view/service");
+  useEffect(() => {
+    call("GET", "v1alpha2/metrics/builds").then(() => tell(true), () => undefined); // shown to operators alone
+  }, []);
+  /** @type {[string, string][]} */
+  const all = operates ? [...places, ["view/service", "Service"]] : places;
+  const run = at.includes("/watch/");
+  return html`<nav class="places" aria-label="Yours">${all.map(([path, title]) => html`<a key=${path} href=${new URL(path, root).href}
+    aria-current=${path === at ? "page" : run && path === "view/runs" ? "true" : undefined}>${title}</a>`)}</nav>`;
+}
+
+/** @param {{at: string}} props */
+export function View({ at }) {
+  const [found, load, title] = views.find(([pattern]) => pattern.test(at)) ?? [undefined, () => import("./login.js"), "Sign in"];
+  useEffect(() => {
+    document.title = `${title} · Slipway`;
+  }, []);
+  if (!found || !token.value) return html`<${Later} key="login" load=${() => import("./login.js")} args=${[]} />`;
+  if (!me.value) return html`<${Places} at=${at} /><${Waiting} what="This page" of=${{ problem: unsure.value, again: () => ask(token.value) }} />`;
+  return html`<${Places} at=${at} /><${Later} key=${at} load=${load} args=${(found.exec(at) ?? []).slice(1)} />`;
+}

@@ -1,0 +1,82 @@
+// Small plots, each with the table of what it shows behind it.
+import { html } from "./html.js";
+
+/**
+ * The table behind a plot.
+ * @param {{title: string, head: string[], rows: (string | number)[][]}} props
+ */
+function Behind({ title, head, rows }) {
+  return html`<details class="behind"><summary>As a table<span class="unseen">: ${title}</span></summary>
+    <div class="scroll" tabindex="0" role="region" aria-label=${title}><table>
+      <thead><tr>${head.map((h, i) => html`<th scope="col" key=${h} class=${i ? "number" : ""}>${h}</th>`)}</tr></thead>
+      <tbody>${rows.map((r) => html`<tr key=${r[0]}>${r.map((v, i) => html`<td class=${i ? "number" : ""}>${v}</td>`)}</tr>`)}</tbody></table></div></details>`;
+}
+
+/** A round number that is not below n: 1, 2, 3, 4, 5, 6, 8 or 10 times a power of ten. @param {number} n */
+export function ceiling(n) {
+  if (!(n > 0)) return 1;
+  const power = 10 ** Math.floor(Math.log10(n));
+  return ([1, 2, 3, 4, 5, 6, 8].find((s) => s * power >= n * 0.999) ?? 10) * power;
+}
+
+/**
+ * How values are spread, one line for each name: from the least to the most, with the
+ * middle half thick, the median as a dot, and what was asked for as a tick.
+ * @typedef {{name: string, count: number, min: number, q1: number, median: number, q3: number, max: number, asked?: number}} Spread
+ * @param {{title: string, note: string, rows: Spread[], say: (n: number) => string, end?: (n: number) => number}} props say
+ *   writes a value with its unit, end is where an axis up to a value ends
+ */
+export function Spreads({ title, note, rows, say, end = ceiling }) {
+  if (!rows.length) return null;
+  const top = end(Math.max(...rows.map((r) => Math.max(r.max, r.asked ?? 0))));
+  /** @param {number} v */
+  const x = (v) => Math.min(100, (100 * v) / top);
+  const asked = rows.some((r) => r.asked);
+  return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="note">${note}</span></figcaption>
+    <div class="spreads" aria-hidden="true">${rows.map((r) => html`<span class="name" title=${r.name} key=${`n-${r.name}`}>${r.name.split(":").at(-1)}</span>
+      <svg viewBox="0 0 100 10" preserveAspectRatio="none" key=${r.name}>
+        <line class="axis" x1="0" x2="100" y1="5" y2="5" /><line class="range" x1=${x(r.min)} x2=${x(r.max)} y1="5" y2="5" />
+        <line class="half" x1=${x(r.q1)} x2=${Math.max(x(r.q3), x(r.q1) + 0.6)} y1="5" y2="5" />
+        <line class="median" x1=${x(r.median)} x2=${x(r.median)} y1="1" y2="9" />
+        ${r.asked ? html`<line class="asked" x1=${Math.min(99.5, x(r.asked))} x2=${Math.min(99.5, x(r.asked))} y1="0" y2="10" />` : null}</svg>
+      <span class="number">${say(r.median)}</span>`)}
+      <span></span><span class="ends"><span>0</span><span>${say(top)}</span></span><span></span></div>
+    <${Behind} title=${title} head=${["Process", "Tasks", "Least", "Median", "Most", ...(asked ? ["Asked for"] : [])]}
+      rows=${rows.map((r) => [r.name, r.count, say(r.min), say(r.median), say(r.max), ...(asked ? [r.asked ? say(r.asked) : ""] : [])])} /></figure>`;
+}
+
+/**
+ * A value over time, which holds until the next one.
+ * @param {{title: string, note: string, points: [at: number, value: number][], say: (n: number) => string, when: (at: number) => string}} props
+ */
+export function Course({ title, note, points, say, when }) {
+  if (points.length < 2) return null;
+  const from = points[0][0], long = points[points.length - 1][0] - from || 1;
+  const top = ceiling(Math.max(...points.map(([, v]) => v)));
+  let d = `M0 40`, was = 0;
+  for (const [at, v] of points) {
+    const x = ((100 * (at - from)) / long).toFixed(2);
+    d += `L${x} ${(40 - (40 * was) / top).toFixed(2)}L${x} ${(40 - (40 * v) / top).toFixed(2)}`;
+    was = v;
+  }
+  const every = Math.ceil(points.length / 100); // a table of thousands helps nobody
+  return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="note">${note}</span></figcaption>
+    <div class="course" aria-hidden="true"><span class="upto">${say(top)}</span><svg viewBox="0 0 100 40" preserveAspectRatio="none"><path class="area" d=${`${d}L100 40Z`} /></svg>
+      <span class="ends"><span>${when(from)}</span><span>${when(from + long)}</span></span></div>
+    <${Behind} title=${title} head=${["Time", title]} rows=${points.filter((_, i) => i % every === 0).map(([at, v]) => [when(at), say(v)])} /></figure>`;
+}
+
+/**
+ * A bar for each day, or whatever stands in a row.
+ * @param {{title: string, note: string, bars: {name: string, value: number}[], say: (n: number) => string, what: string}} props what
+ *   the names are
+ */
+export function Bars({ title, note, bars, say, what }) {
+  const top = ceiling(Math.max(...bars.map((b) => b.value)));
+  const wide = 100 / bars.length;
+  return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="note">${note}</span></figcaption>
+    <div class="course" aria-hidden="true"><span class="upto">${say(top)}</span><svg viewBox="0 0 100 40" preserveAspectRatio="none">
+      ${bars.map((b, i) => html`<rect key=${b.name} class="column" x=${i * wide + wide * 0.12} width=${wide * 0.76} y=${40 - (40 * b.value) / top} height=${(40 * b.value) / top} />`)}</svg>
+      <span class="ends"><span>${bars[0]?.name}</span><span>${bars.at(-1)?.name}</span></span></div>
+    <${Behind} title=${title} head=${[what, title]} rows=${bars.map((b) => [b.name, say(b.value)])} /></figure>`;
+}

@@ -1,0 +1,65 @@
+// What operators see: how much the service is used, and what it can do now.
+import { useState } from "preact/hooks";
+import { call } from "./api.js";
+import { html } from "./html.js";
+import { useLoad, Waiting } from "./load.js";
+import { Bars } from "./plot.js";
+
+/** How many days are shown. */
+const span = 14;
+
+/** The last days, UTC, oldest first, as the API has them. */
+function days() {
+  return Array.from({ length: span }, (_, i) => new Date(Date.now() - (span - 1 - i) * 86400000).toISOString().slice(0, 10));
+}
+
+/** @type {[kind: string, title: string, note: string][]} */
+const metrics = [["pulls", "Pulls", "of images, each day (UTC)"], ["builds", "Builds", "that were admitted, each day (UTC)"]];
+
+/** @param {string} kind @param {string} org @param {AbortSignal} signal */
+function counts(kind, org, signal) {
+  const more = org ? `&org=${encodeURIComponent(org)}` : "";
+  return Promise.all(days().map(async (date) => ({ name: date, value: Number((await call("GET", `v1alpha2/metrics/${kind}?date=${date}${more}`, { signal })).count ?? 0) })));
+}
+
+const whole = (/** @type {number} */ n) => n.toLocaleString();
+
+/** @param {{kind: string, title: string, note: string, org: string}} props */
+function Daily({ kind, title, note, org }) {
+  const got = useLoad((signal) => counts(kind, org, signal), [org]);
+  return got.value && !got.problem ? html`<${Bars} title=${title} note=${`${note}${org && `, ${org}`}`} bars=${got.value} say=${whole} what="Day" />` : html`<${Waiting} of=${got} what=${title} />`;
+}
+
+/** @param {{org: string, choose: (org: string) => void}} props */
+function Organisations({ org, choose }) {
+  const got = useLoad(async (signal) => {
+    const [pulls, builds] = await Promise.all(metrics.map(([kind]) => call("GET", `v1alpha2/metrics/${kind}`, { signal })));
+    const names = [...new Set([...Object.keys(pulls.orgs ?? {}), ...Object.keys(builds.orgs ?? {})])];
+    return names.map((name) => ({ name, pulls: pulls.orgs?.[name] ?? 0, builds: builds.orgs?.[name] ?? 0 })).sort((a, b) => b.pulls - a.pulls || b.builds - a.builds);
+  }, []);
+  if (!got.value) return html`<${Waiting} of=${got} what="The organisations" />`;
+  if (!got.value.length) return html`<p class="empty">Nothing was counted yet that belongs to an organisation: they are told by the mail addresses of people who are signed in.</p>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Organisations"><table>
+    <thead><tr><th scope="col">Organisation</th><th scope="col" class="number">Pulls</th><th scope="col" class="number">Builds</th></tr></thead>
+    <tbody>${got.value.slice(0, 200).map((o) => html`<tr key=${o.name}><td><button type="button" class="link" aria-pressed=${o.name === org} onClick=${() => choose(o.name === org ? "" : o.name)}>${o.name}</button></td>
+      <td class="number">${whole(o.pulls)}</td><td class="number">${whole(o.builds)}</td></tr>`)}</tbody></table></div>`;
+}
+
+/** @type {Record<string, string>} */
+const abilities = { build: "Builds", freeze: "Freezes", sif: "Makes Singularity images", conda: "Finds and solves packages", mirror: "Mirrors", scan: "Scans" };
+
+function Abilities() {
+  const got = useLoad((signal) => call("GET", "v1alpha1/abilities", { signal }), []);
+  if (!got.value) return html`<${Waiting} of=${got} what="What the service can do" />`;
+  return html`<ul class="rows">${(got.value.abilities ?? []).map((/** @type {any} */ a) => html`<li key=${a.name}><div class="what"><strong>${abilities[a.name] ?? a.name}</strong>
+    <p class="note">${a.problem || (a.platforms ?? []).join(", ")}</p></div><span class=${`state ${a.available ? "good" : ""}`}>${a.available ? "Yes" : "No"}</span></li>`)}</ul>
+    <p class="note">Slipway ${got.value.productVersion}. Everything else is in the metrics, for Prometheus, at the address <code>admin_addr</code>.</p>`;
+}
+
+export function View() {
+  const [org, choose] = useState("");
+  return html`<h1>The service</h1>
+    ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
+    <section><h2>By organisation, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
+    <section><h2>What it can do now</h2><${Abilities} /></section>`;
+}

@@ -1,0 +1,43 @@
+// The workspace that a view is of; it stands in the address, and can be shared.
+import { useState } from "preact/hooks";
+import { call } from "./api.js";
+import { html } from "./html.js";
+import { useLoad } from "./load.js";
+import { me } from "./me.js";
+
+/**
+ * @typedef {{orgId: number, orgName: string, workspaceId: number | null, workspaceName: string | null, visibility: string | null, roles: string[]}} Place an
+ *   organisation, or a workspace of one
+ */
+
+/** Where the caller works. @param {AbortSignal} [signal] @returns {Promise<Place[]>} */
+export async function works(signal) {
+  return (await call("GET", `api/user/${me.peek()?.id}/workspaces`, { signal })).orgsAndWorkspaces;
+}
+
+/** The query that names a workspace to the API. @param {number} id 0 is one's own @param {string} [lead] */
+export function within(id, lead = "?") {
+  return id ? `${lead}workspaceId=${id}` : "";
+}
+
+/** The workspace of the address. @returns {[id: number, choose: (id: number) => void]} 0 is one's own */
+export function useSpace() {
+  const [id, set] = useState(() => Number(new URLSearchParams(location.search).get("workspace")) || 0);
+  return [id, (to) => {
+    history.replaceState(null, "", to ? `?workspace=${to}` : location.pathname);
+    set(to);
+  }];
+}
+
+/** @param {{id: number, choose: (id: number) => void}} props */
+export function Spaces({ id, choose }) {
+  const list = useLoad(works, []);
+  const spaces = (list.value ?? []).filter((p) => p.workspaceId);
+  if (!spaces.length && !id) return null;
+  return html`<p class="space"><label for="space">Workspace</label>
+    <select id="space" value=${id} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
+      <option value="0">Your own</option>
+      ${id > 0 && !spaces.some((p) => p.workspaceId === id) && html`<option value=${id}>${list.value ? "One that you have no part in" : "…"}</option>`}
+      ${spaces.map((p) => html`<option key=${p.workspaceId} value=${p.workspaceId}>${p.orgName} / ${p.workspaceName}</option>`)}
+    </select></p>`;
+}

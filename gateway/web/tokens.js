@@ -1,0 +1,85 @@
+// The access tokens of who is signed in, and the programs that they let in.
+import { useState } from "preact/hooks";
+import { call, words } from "./api.js";
+import { Copied } from "./copy.js";
+import { html, moment } from "./html.js";
+import { Sure, useLoad, Waiting } from "./load.js";
+import { leave } from "./me.js";
+import { own, token } from "./session.js";
+
+const day = 24 * 60 * 60 * 1000;
+
+/** @type {[days: number, title: string][]} */
+const lives = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "until it is revoked"]];
+
+/** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Token */
+/** @typedef {{id: number, clientId: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Session */
+
+/** The id of the token that this page uses; undefined where it does not say. */
+function current() {
+  try {
+    return own() ?? Number(/^\{"tid":(\d+)\}/.exec(atob(token.value))?.[1]);
+  } catch {
+    return undefined;
+  }
+}
+
+/** @param {{made: (name: string, secret: string) => void}} props */
+function Create({ made }) {
+  const [name, type] = useState("");
+  const [days, choose] = useState(90);
+  const [problem, say] = useState("");
+  /** @param {Event} e */
+  const create = async (e) => {
+    e.preventDefault();
+    say("");
+    try {
+      const expires = days ? new Date(Date.now() + days * day).toISOString() : undefined;
+      const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires } });
+      made(name.trim(), accessKey);
+      type("");
+    } catch (err) {
+      say(words(err));
+    }
+  };
+  return html`<form class="fields row" onSubmit=${create}>
+    <p><label for="name">Name</label><input id="name" type="text" maxlength="50" autocomplete="off" placeholder="laptop" value=${name} required
+      onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
+    <p><label for="life">Works for</label><select id="life" value=${days} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
+      ${lives.map(([d, title]) => html`<option key=${d} value=${d}>${title}</option>`)}</select></p>
+    <p><button class="button" disabled=${!name.trim()}>Create</button></p>
+    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+}
+
+/** @param {{one: Token | Session, name: string, here?: boolean, label: string, again: () => void}} props */
+function Row({ one, name, here, label, again }) {
+  const used = one.lastUsed ? `last used ${moment(one.lastUsed)}` : "never used";
+  return html`<li><div class="what"><strong>${name}</strong>${here && html` <span class="tag">this page</span>`}
+      <p class="note">${used} · ${one.expires ? `until ${moment(one.expires)}` : "until it is revoked"}</p></div>
+    <${Sure} label=${label} what=${name} act=${async () => {
+      await call("DELETE", `api/tokens/${one.id}`);
+      if (here) await leave();
+      else again();
+    }} /></li>`;
+}
+
+export function View() {
+  const [made, show] = useState(/** @type {{name: string, secret: string} | undefined} */ (undefined));
+  const list = useLoad((signal) => call("GET", "api/tokens", { signal }), []);
+  /** @type {{tokens: Token[], sessions: Session[]}} */
+  const { tokens, sessions } = list.value ?? { tokens: [], sessions: [] };
+  const id = current();
+  return html`<h1>Access tokens</h1>
+    <p class="lead">A token lets a program act as you: Nextflow, the command line, or a script.</p>
+    <${Create} made=${(/** @type {string} */ name, /** @type {string} */ secret) => {
+      show({ name, secret });
+      list.again();
+    }} />
+    ${made && html`<section class="result" role="status"><h2>The token ${made.name}</h2><${Copied} large text=${made.secret} what="the token" />
+      <p class="note">Copy it now: it is shown this once.</p></section>`}
+    <section><h2>Your tokens</h2><${Waiting} of=${list} what="Your tokens" />
+      ${tokens.length > 0 && html`<ul class="rows">${tokens.map((t) => html`<${Row} key=${t.id} one=${t} name=${t.name} here=${t.id === id} label="Revoke" again=${list.again} />`)}</ul>`}
+      ${list.value && !tokens.length && html`<p class="empty">You have none.</p>`}</section>
+    ${sessions.length > 0 && html`<section><h2>Programs that you let in</h2>
+      <ul class="rows">${sessions.map((s) => html`<${Row} key=${s.id} one=${s} name=${s.clientId} label="End" again=${list.again} />`)}</ul></section>`}`;
+}
