@@ -1,0 +1,517 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// signIn has the page keep a token, as a person does it, with the keyboard alone.
+func (b *tab) signIn(token string) {
+	b.t.Helper()
+	b.await(`document.querySelector("#token")`)
+	b.eval(`document.querySelector("#token").focus()`)
+	b.press(token + kb.Enter)
+	b.await(`document.querySelector(".menu > button") && !document.querySelector(".menu > button").innerText.startsWith("Account")`)
+}
+
+// visit goes to another page of the site in the same tab.
+func (b *tab) visit(url string) {
+	b.t.Helper()
+	b.eval(fmt.Sprintf("location.assign(%q)", url))
+	b.await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
+}
+
+// left is all that a page can leave behind in a browser, but for the session's tab.
+const left = `JSON.stringify([document.cookie, Object.entries(localStorage), location.href, history.state])`
+
+// TestWebPageSignsIn: a token is checked before it is kept, is in this tab alone, and is
+// gone when one signs out.
+func TestWebPageSignsIn(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/")
+		b.await(`document.querySelector("#account a")?.innerText === "Sign in"`)
+		b.eval(`document.querySelector("#account a").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelector("#token")`)
+		b.good("login", p.url)
+		b.eval(`document.querySelector("#token").focus()`)
+		b.press("no token at all" + kb.Enter)
+		b.await(`document.querySelector(".problem")?.innerText.includes("token") && document.activeElement.id === "token"`)
+		if kept := b.text("sessionStorage.length"); kept != "0" {
+			t.Errorf("a token that is none was kept: %s", b.text("JSON.stringify(sessionStorage)"))
+		}
+		b.good("login refused", p.url)
+		b.eval(`document.querySelector("#token").select()`)
+		b.press(adminToken + kb.Enter)
+		b.await(fmt.Sprintf(`location.href === %q && document.querySelector(".menu > button")?.innerText.startsWith("admin")`, p.url+"/"))
+		if now := b.text(left); strings.Contains(now, adminToken) || !strings.HasPrefix(now, `["",[],`) {
+			t.Errorf("the token is in %s", now)
+		}
+		b.eval(`document.querySelector(".menu > button").focus()`)
+		b.press(kb.Enter)
+		b.await(`!document.querySelector("#menu").hidden`)
+		b.good("menu", p.url)
+		b.press(kb.Escape)
+		b.await(`document.querySelector("#menu").hidden && document.activeElement.innerText.startsWith("admin")`)
+
+		other := openTab(t, browser, p.url+"/view/tokens")
+		other.await(`document.querySelector("#token")`) // another tab knows nothing
+
+		b.press(kb.Enter)
+		b.eval(`document.querySelector("#menu button").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelector("#account a")?.innerText === "Sign in"`)
+		if now := b.text(left) + b.text("JSON.stringify(Object.entries(sessionStorage))"); now != fmt.Sprintf(`["",[],%q,null][]`, p.url+"/") {
+			t.Errorf("after signing out there is %s", now)
+		}
+	})
+}
+
+// revoked takes a token away behind the page's back.
+func (p *program) revoked(name string) (token string, revoke func()) {
+	p.t.Helper()
+	made := p.call(http.MethodPost, "/api/tokens", map[string]any{"name": name}, "Authorization", "Bearer "+p.token).json(p.t)
+	record, _ := made["token"].(map[string]any)
+	return text(made, "accessKey"), func() {
+		if r := p.call(http.MethodDelete, fmt.Sprintf("/api/tokens/%.0f", record["id"]), nil, "Authorization", "Bearer "+p.token); r.status != http.StatusNoContent {
+			p.t.Fatalf("revoking: %d %s", r.status, r.body)
+		}
+	}
+}
+
+// TestWebPageSaysThatOneIsSignedOut when the token was revoked meanwhile, and keeps
+// nothing of it.
+func TestWebPageSaysThatOneIsSignedOut(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := oneProcess(t, common(t, nil, nil))
+	token, revoke := p.revoked("for a while")
+	b := openTab(t, browser, p.url+"/view/tokens")
+	b.signIn(token)
+	b.await(`document.querySelector(".rows .tag")?.innerText === "this page"`)
+	revoke()
+	b.eval("location.reload()")
+	b.await(`document.querySelector(".failed h2")?.innerText === "You were signed out"`)
+	b.good("signed out", p.url)
+	if kept := b.text("sessionStorage.length"); kept != "0" {
+		t.Error("the token is still kept")
+	}
+}
+
+// TestWebPageOfTokens makes a token that works, shows it once, and revokes it.
+func TestWebPageOfTokens(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := oneProcess(t, common(t, nil, nil))
+	b := openTab(t, browser, p.url+"/view/tokens")
+	b.signIn(adminToken)
+	b.await(`document.querySelector("#name")`)
+	b.eval(`document.querySelector("#name").focus()`)
+	b.press(probe + kb.Enter) // the field takes 50 characters of it
+	b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText.startsWith("<img"))`)
+	b.await(`document.querySelector(".copied code")`)
+	secret := b.text(`document.querySelector(".copied code").innerText`)
+	if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusOK {
+		t.Errorf("the new token is answered %d", r.status)
+	}
+	b.good("tokens", p.url)
+	b.eval("location.reload()")
+	b.await(`document.querySelectorAll(".rows li").length === 2 && !document.querySelector(".copied")`)
+	b.eval(`[...document.querySelectorAll(".rows li")].find((l) => l.innerText.includes("<img")).querySelector("button").focus()`)
+	b.press(kb.Enter)
+	b.await(`document.activeElement.innerText.startsWith("Yes, revoke")`)
+	b.press(kb.Enter)
+	b.await(`document.querySelectorAll(".rows li").length === 1`)
+	if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusForbidden {
+		t.Errorf("the revoked token is answered %d", r.status)
+	}
+	b.harmless()
+}
+
+// harmless checks that nothing that was shown was run.
+func (b *tab) harmless() {
+	b.t.Helper()
+	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
+		b.t.Error("what was shown was run")
+	}
+}
+
+// report has a program report a run with tasks of several processes, as Nextflow does;
+// it goes on until the end that is returned.
+func (p *program) report(query, name string) (watch string, end func()) {
+	p.t.Helper()
+	n := &plugin{t: p.t, p: p, query: query}
+	made := n.ok(http.MethodPost, "/trace/create", map[string]any{"sessionId": "s-" + name, "runName": name, "projectName": "nf-core/rnaseq " + probe, "repository": "https://example.org"})
+	id := text(made, "workflowId")
+	var told map[string]any
+	if err := json.Unmarshal([]byte("{"+traceWorkflow+"}"), &told); err != nil {
+		p.t.Fatal(err)
+	}
+	began := time.Now().Add(-40 * time.Minute)
+	told["runName"], told["start"], told["commandLine"] = name, began.Format(time.RFC3339), "nextflow run x "+probe
+	n.ok(http.MethodPut, "/trace/"+id+"/begin", map[string]any{"workflow": told, "processNames": []string{"RNASEQ:FASTQC", "RNASEQ:STAR_ALIGN", "RNASEQ:" + probe}, "towerLaunch": false})
+	var tasks []map[string]any
+	at := func(minutes float64) string {
+		return began.Add(time.Duration(minutes * float64(time.Minute))).Format(time.RFC3339)
+	}
+	for i := range 60 {
+		kind := []string{"FASTQC", "STAR_ALIGN", probe}[i%3]
+		from, long := float64(i)/2, 2+float64(i%7)*float64(1+i%3)
+		t := map[string]any{
+			"taskId": i + 1, "hash": fmt.Sprintf("%02x/%06x", i, i*7919), "process": "RNASEQ:" + kind, "name": fmt.Sprintf("RNASEQ:%s (sample %d %s)", kind, i, probe), "tag": probe,
+			"status": "COMPLETED", "exit": 0, "submit": at(from), "start": at(from + 0.2), "complete": at(from + long), "duration": long * 60000, "realtime": (long - 0.2) * 60000,
+			"pcpu": 60 + 35*float64(i%9), "cpus": 1 + i%3*3, "memory": float64(1+i%3*6) * (1 << 30), "peakRss": (0.3 + float64(i%5)*0.4*float64(1+i%3)) * (1 << 30), "attempt": 1,
+			"script": "echo '" + probe + "'", "container": "quay.io/star:2", "executor": "slurm", "queue": "long", "workdir": "/work/" + probe,
+		}
+		switch {
+		case i == 17:
+			t["status"], t["exit"], t["errorAction"] = "FAILED", 137, "RETRY"
+		case i > 50:
+			t["status"], t["exit"], t["complete"], t["realtime"], t["pcpu"], t["peakRss"] = []string{"RUNNING", "SUBMITTED"}[i%2], 2147483647, nil, nil, nil, nil
+		case i < 6:
+			t["status"] = "CACHED"
+		}
+		tasks = append(tasks, t)
+	}
+	n.ok(http.MethodPut, "/trace/"+id+"/progress", map[string]any{"tasks": tasks})
+	return text(made, "watchUrl"), func() {
+		for _, t := range tasks[51:] {
+			t["status"], t["exit"], t["complete"], t["realtime"], t["pcpu"], t["peakRss"] = "ABORTED", 2147483647, nil, nil, nil, nil
+		}
+		n.ok(http.MethodPut, "/trace/"+id+"/progress", map[string]any{"tasks": tasks[51:]})
+		told["complete"], told["success"], told["exitStatus"] = time.Now().Format(time.RFC3339), false, 1
+		told["errorMessage"], told["errorReport"] = "A task failed", "Error executing process > 'STAR_ALIGN'\n\nCaused by:\n  it ended with 137 "+probe
+		n.ok(http.MethodPut, "/trace/"+id+"/complete", map[string]any{"workflow": told})
+	}
+}
+
+// TestWebPageOfRuns: the address that a run's client was given leads to its page, which
+// follows the run by itself, and shows what it says as text.
+func TestWebPageOfRuns(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/view/runs")
+		b.signIn(adminToken)
+		b.await(`document.querySelector(".empty")`)
+		b.good("no runs", p.url)
+		space := p.makeWorkspace("lab", "rnaseq")
+		watch, end := p.report("workspaceId="+space, "sleepy_curie")
+		own, _ := p.report("", "brave_noether")
+		for i := range 26 {
+			n := &plugin{t: t, p: p}
+			n.ok(http.MethodPost, "/trace/create", map[string]any{"sessionId": fmt.Sprint("s", i), "runName": fmt.Sprintf("quiet_%d", i)})
+		}
+		if !strings.HasPrefix(own, p.url+"/user/admin/watch/") || !strings.HasPrefix(watch, p.url+"/orgs/lab/workspaces/rnaseq/watch/") {
+			t.Fatalf("the runs are at %s and %s", own, watch)
+		}
+
+		b.eval("location.reload()")
+		b.await(`document.querySelectorAll(".rows li").length === 25`)
+		b.good("runs", p.url)
+		b.eval(`[...document.querySelectorAll(".pager button")].at(-1).focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelectorAll(".rows li").length === 2 && document.querySelector(".pager [role=status]").innerText === "26–27 of 27"`)
+		b.eval(`document.querySelector("#find").focus()`)
+		b.press("noether" + kb.Enter)
+		b.await(`document.querySelectorAll(".rows li").length === 1 && document.querySelector(".rows a").innerText === "brave_noether"`)
+		if at := b.text(`document.querySelector(".rows a").href`); at != own {
+			t.Errorf("the list leads to %s", at)
+		}
+		b.eval(fmt.Sprintf(`document.querySelector("#space").value = %q; document.querySelector("#space").dispatchEvent(new Event("change"))`, space))
+		b.eval(`document.querySelector("#find").select()`)
+		b.press("curie" + kb.Enter)
+		b.await(`document.querySelector(".rows a")?.innerText === "sleepy_curie"`)
+
+		b.visit(watch)
+		b.await(`document.querySelector("h1")?.innerText === "sleepy_curie" && document.querySelectorAll(".plot").length === 4 && document.querySelectorAll(".tasks li").length === 50`)
+		b.await(`document.querySelector(".head .state").innerText === "Running"`)
+		b.eval(`document.querySelector(".tasks summary").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelector(".tasks .source")?.innerText.includes("<script>")`)
+		b.good("run", p.url)
+		b.eval(`document.querySelectorAll(".behind").forEach((d) => { d.open = true })`)
+		b.await(`document.querySelector(".plot table").innerText.includes("Time")`)
+		b.good("run tables", p.url)
+		end()
+		b.await(`document.querySelector(".head .state").innerText === "Failed" && document.querySelector(".failed .why").innerText.includes("<script>")`)
+		b.await(`document.querySelector(".legend").innerText.includes("aborted")`)
+		b.good("run failed", p.url)
+		b.harmless()
+
+		b.visit(p.url + "/orgs/lab/workspaces/nothing/watch/4kTcGUm9Zv")
+		b.await(`document.querySelector("h1")?.innerText === "There is no such run"`)
+		b.visit(p.url + "/user/admin/watch/4kTcGUm9Zv")
+		b.await(`document.querySelector(".failed .why")`)
+		b.good("no run", p.url)
+	})
+}
+
+// TestWebPageSignsInAtAProvider: a person goes to their organisation's provider and comes
+// back; the page has a token of its own then, which it revokes when they sign out.
+func TestWebPageSignsInAtAProvider(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	issuer := testkit.NewIssuer(t)
+	issuer.Email = "ada@example.org"
+	address := "127.0.0.1:" + testkit.FreePort(t)
+	more := settings{
+		"master_key_file": newMasterKey(t), "platform_http_addr": address, "platform_url": "http://" + address,
+		"oidc_issuer": issuer.URL, "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
+	}
+	p := oneProcess(t, common(t, nil, more))
+	ada := p.newUser("ada")
+	b := openTab(t, browser, p.url+"/view/tokens")
+	b.await(`document.querySelector(".elsewhere button")`)
+	b.good("login with a provider", p.url)
+	b.eval(`document.querySelector(".elsewhere button").focus()`)
+	b.press(kb.Enter)
+	b.await(fmt.Sprintf(`location.href === %q && document.querySelector(".rows .tag")?.innerText === "this page"`, p.url+"/view/tokens"))
+	b.await(`document.querySelector(".menu > button").innerText.startsWith("ada")`)
+	b.await(`document.querySelectorAll("main h2").length === 1`) // no session of a program is left
+	mine := func() string {
+		return string(p.call(http.MethodGet, "/api/tokens", nil, "Authorization", "Bearer "+ada).body)
+	}
+	if !strings.Contains(mine(), "Web page 20") {
+		t.Errorf("ada's tokens are %s", mine())
+	}
+	cookies, err := chromedp.Call(b.ctx(), network.GetCookies, network.GetCookiesParams{})
+	b.must(err)
+	if raw, _ := json.Marshal(cookies); strings.Contains(string(raw), "slipway") || strings.Contains(string(raw), "JWT") {
+		t.Errorf("there are cookies: %s", raw)
+	}
+	b.eval(`document.querySelector(".menu > button").click()`)
+	b.eval(`document.querySelector("#menu button").click()`)
+	b.await(`document.querySelector("#account a")?.innerText === "Sign in" && sessionStorage.length === 0`)
+	if strings.Contains(mine(), "Web page 20") {
+		t.Errorf("after signing out ada's tokens are %s", mine())
+	}
+
+	// A link that brings another's code signs nobody in.
+	b = openTab(t, browser, p.url+"/login?code=abc&state=def")
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("not started in this tab")`)
+	b.good("login not begun here", p.url)
+	if at := b.text("location.href"); at != p.url+"/login" {
+		t.Errorf("the address is %s", at)
+	}
+	issuer.Email = "nobody@example.org"
+	b.eval(`document.querySelector(".elsewhere button").click()`)
+	b.await(`document.body.innerText.includes("There is no user with your e-mail address")`)
+}
+
+// TestWebPageOfBuilds lists the builds of who is signed in.
+func TestWebPageOfBuilds(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	b := openTab(t, browser, p.url+"/view/mine")
+	b.signIn(adminToken)
+	b.await(`document.querySelector(".empty")`)
+	b.good("no builds", p.url)
+	for _, name := range []string{"samtools", "sambamba", "broken"} {
+		if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, name), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+	}
+	b.eval("location.reload()")
+	b.await(`document.querySelectorAll(".rows .state.good").length === 2 && document.querySelectorAll(".rows .state.bad").length === 1`) // by itself
+	b.good("builds", p.url)
+	b.eval(`document.querySelector(".rows a").focus()`)
+	b.press(kb.Enter)
+	b.await(`document.querySelector("h1.id")`)
+}
+
+// fill types a text into a field, in place of what is there.
+func (b *tab) fill(field, text string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf("document.querySelector(%q)", field))
+	b.eval(fmt.Sprintf("document.querySelector(%q).focus(); document.querySelector(%q).select()", field, field))
+	b.press(text)
+}
+
+// TestWebPageOfLogins tries logins before they are kept, says how it went, and shows no
+// password.
+func TestWebPageOfLogins(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	up, channel := testkit.NewRegistry(t, testkit.Basic), newLab(t)
+	channel.answers(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer let me in" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, labPackages)
+	})
+	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+	b := openTab(t, browser, p.url+"/view/logins")
+	b.signIn(adminToken)
+	b.fill("#registry", up.Host)
+	b.fill("#user", testkit.User)
+	b.fill("#password", "wrong"+kb.Enter)
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("does not accept this login")`)
+	b.await(`document.querySelector(".empty")`)
+	b.good("login of a registry refused", p.url)
+	b.fill("#password", testkit.Password+kb.Enter)
+	b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 1`)
+	b.await(`document.querySelector("#password").value === ""`)
+
+	b.eval(`document.querySelector("[value=conda]").click()`)
+	b.fill("#registry", channel.URL+"/private")
+	b.fill("#password", "wrong"+kb.Enter)
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+	b.fill("#password", "let me in"+kb.Enter)
+	b.await(`document.querySelector(".verdict.good")?.innerText.includes("answers with this login") && document.querySelectorAll(".rows li").length === 2`)
+	b.good("logins", p.url)
+	if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
+		t.Error("a password is still in the page")
+	}
+	for range 2 {
+		b.eval(`document.querySelector(".rows button").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.activeElement.innerText.startsWith("Yes, remove")`)
+		before := b.text(`document.querySelectorAll(".rows li").length`)
+		b.press(kb.Enter)
+		b.await(`document.querySelectorAll(".rows li").length < ` + before)
+	}
+	if r := p.call(http.MethodGet, "/api/credentials", nil, "Authorization", "Bearer "+p.token); !strings.Contains(string(r.body), "[]") {
+		t.Errorf("still kept: %s", r.body)
+	}
+}
+
+// TestWebPageOfWorkspaces makes an organisation and a workspace, and lets somebody in.
+func TestWebPageOfWorkspaces(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := oneProcess(t, common(t, nil, nil))
+	eve := p.newUser("eve")
+	b := openTab(t, browser, p.url+"/view/workspaces")
+	b.signIn(adminToken)
+	b.await(`document.querySelector(".empty")`)
+	b.good("no workspaces", p.url)
+	b.fill("#organisation", "no name"+kb.Enter)
+	b.await(`document.querySelector(".problem")?.innerText.includes("name")`)
+	b.fill("#organisation", "lab"+kb.Enter)
+	b.await(`document.querySelector(".head h2")?.innerText === "lab"`)
+	b.eval(`document.querySelector("[id^=workspace-]").focus()`)
+	b.press("rnaseq" + kb.Enter)
+	b.await(`document.querySelector(".rows .what a")?.innerText === "rnaseq"`)
+	b.good("workspaces", p.url)
+	b.eval(`document.querySelector(".rows .what a").focus()`)
+	b.press(kb.Enter)
+	b.fill("#who", "nobody at all"+kb.Enter)
+	b.await(`document.querySelector(".problem")?.innerText`)
+	b.fill("#who", "eve"+kb.Enter)
+	b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText === "eve")`)
+	row := `[...document.querySelectorAll(".rows li")].find((l) => l.innerText.startsWith("eve"))`
+	b.eval(row + `.querySelector("select").value = "view"; ` + row + `.querySelector("select").dispatchEvent(new Event("change"))`)
+	b.await(row + `?.querySelector("select").value === "view"`)
+	b.good("participants", p.url)
+	b.await(`!document.querySelector(".problem")`)
+
+	theirs := openTab(t, browser, p.url+"/view/workspaces")
+	theirs.signIn(eve)
+	theirs.await(`document.querySelector(".rows .note")?.innerText.includes("view")`)
+	b.eval(row + `.querySelector("button").click()`)
+	b.await(row + `.querySelector(".bad")`)
+	b.eval(row + `.querySelector(".bad").click()`)
+	b.await("!" + row)
+}
+
+// TestWebPageOfOperators shows counts to the administrator, and to nobody else that they
+// are there.
+func TestWebPageOfOperators(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	eve := p.newUser("eve")
+	b := openTab(t, browser, p.url+"/view/runs")
+	b.signIn(adminToken)
+	if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, "samtools"), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+		t.Fatalf("%d %s", r.status, r.body)
+	} else {
+		pull(t, text(r.json(t), "targetImage"), "amd64")
+	}
+	b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
+	b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)
+	b.await(`document.querySelectorAll(".plot").length === 2`)
+	b.await(`document.querySelectorAll(".rows li").length >= 4`)
+	if err := within(time.Minute, func() error {
+		b.eval("location.reload()")
+		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".rows li")`)
+		if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
+			return fmt.Errorf("the days are %s", rows)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	b.good("service", p.url)
+
+	b = openTab(t, browser, p.url+"/view/runs")
+	b.signIn(eve)
+	b.await(`document.querySelector(".empty")`)
+	if places := b.text(`document.querySelector(".places").innerText`); strings.Contains(places, "Service") {
+		t.Errorf("eve is offered %s", places)
+	}
+	b.visit(p.url + "/view/service")
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("administrator")`)
+	b.good("service refused", p.url)
+}
+
+// TestWebPageShowsTextOfOthers: names that the server would not take, if it sent them, are
+// text.
+func TestWebPageShowsTextOfOthers(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p := oneProcess(t, common(t, nil, nil))
+	at, err := url.Parse(p.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, text := httputil.NewSingleHostReverseProxy(at), strings.ReplaceAll(probe, `"`, `\"`)
+	hostile := map[string]string{
+		"/api/user/1/workspaces": `{"orgsAndWorkspaces":[{"orgId":1,"orgName":"%[1]s","workspaceId":null,"roles":["owner"]},
+			{"orgId":1,"orgName":"%[1]s","workspaceId":2,"workspaceName":"%[1]s","visibility":"PRIVATE","roles":["%[1]s"]}]}`,
+		"/api/orgs/1/workspaces/2/participants": `{"participants":[{"participantId":1,"userName":"%[1]s","email":"%[1]s","wspRole":"view"}],"totalSize":1}`,
+		"/api/credentials":                      `{"credentials":[{"id":"a","name":"%[1]s","provider":"%[1]s","keys":{"registry":"%[1]s","userName":"%[1]s"}}]}`,
+		"/v1alpha1/builds":                      `{"builds":[{"buildId":"%[1]s","status":"%[1]s","targetImage":"%[1]s","platform":"%[1]s"}],"totalSize":100}`,
+		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
+		"/v1alpha2/metrics/pulls":               `{"count":1,"orgs":{"%[1]s":1}}`,
+	}
+	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer, ok := hostile[r.URL.Path]
+		if !ok {
+			good.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, answer, text)
+	})))
+	t.Cleanup(front.Close)
+	b := openTab(t, browser, front.URL+"/some/where/login")
+	b.signIn(adminToken)
+	for path, shown := range map[string]string{
+		"mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
+	} {
+		b.visit(front.URL + "/some/where/view/" + path)
+		b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes("script>")`, shown))
+		b.good("hostile "+strings.Split(path, "?")[0], front.URL)
+		b.harmless()
+	}
+}
