@@ -2,8 +2,8 @@
 # image.sh [pin | runc]: makes the two images as OCI layouts, bin/images/slipwayd and bin/images/slipway-builder.
 #
 #   slipwayd         every role: one static program, the certificates of public authorities, and nothing else
-#   slipway-builder  that, with buildkitd, buildctl, slipway-runc, runc, rootlesskit, newuidmap and tar2sqfs: the builder role, and
-#                    BuildKit without root
+#   slipway-builder  that, with buildkitd, buildctl, slipway-runc, runc, rootlesskit and newuidmap: the builder role, and BuildKit
+#                    without root
 #
 # Go programs are compiled here, for every platform, from sums in go.sum; what is C comes from Debian, packages pinned
 # in debian.txt (`image.sh pin` takes today's). runc is both: it is compiled with Debian's gcc and linked with its
@@ -90,7 +90,7 @@ skeleton() {
 builder() {
 	local from=$work/debian-$2 dir file
 	install -m 755 "$work/bin-$2/buildkitd" "$work/bin-$2/buildctl" "$work/bin-$2/slipway-runc" "$work/bin-$2/runc" "$1/usr/bin/"
-	install -m 755 "$from"/usr/bin/{tar2sqfs,rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
+	install -m 755 "$from"/usr/bin/{rootlesskit,newuidmap,newgidmap} "$1/usr/bin/"
 	# Debian's are setuid root, which a container without privileges refuses.
 	setcap cap_setuid+ep "$1/usr/bin/newuidmap"
 	setcap cap_setgid+ep "$1/usr/bin/newgidmap"
@@ -152,7 +152,7 @@ images=yes
 [ "${1:-}" != runc ] || images=
 packages cc amd64 gcc,gcc-aarch64-linux-gnu,pkgconf
 for arch in $archs; do
-	[ -z "$images" ] || packages "debian-$arch" "$arch" uidmap,rootlesskit,squashfs-tools-ng,ca-certificates
+	[ -z "$images" ] || packages "debian-$arch" "$arch" uidmap,rootlesskit,ca-certificates
 	packages "dev-$arch" "$arch" libc6-dev,libseccomp-dev
 done
 pinned "$@"

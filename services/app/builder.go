@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/builder"
 	"slipway.dev/services/builder/claim"
 	"slipway.dev/services/builder/daemon"
-	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/builder/squashfs"
 )
 
 func (a *App) buildBuilder() error {
@@ -40,11 +40,8 @@ func (a *App) buildBuilder() error {
 	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers, Mirrors: a.net.mirrors}
 	compressor, level := a.cfg.Compressor()
 	sifs := builder.NewSif(builder.SifOptions{
-		RegistryDeps: reach, Compression: sif.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
+		RegistryDeps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
 	})
-	if why := sifs.Problem(); why != "" {
-		log.Info("No Singularity images are made here", "why", why)
-	}
 	claims, err := claim.New(a.nats, log)
 	if err != nil {
 		return err

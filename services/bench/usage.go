@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -74,35 +72,4 @@ func resident(pid int, field string) (float64, error) {
 	}
 	kib, err := strconv.ParseFloat(words[0], 64)
 	return kib * 1024 / 1e6, err
-}
-
-// childCPU is the processor time of the process's children that have ended, and of
-// theirs, in seconds, to the hundredth.
-func (s *server) childCPU() float64 {
-	_, rest, _ := strings.Cut(string(must(os.ReadFile(proc(s.cmd.Process.Pid, "stat")))), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 15 {
-		fail("the stat of %s has %d fields", s.name, len(fields))
-	}
-	// cutime and cstime of proc(5)
-	return (must(strconv.ParseFloat(fields[13], 64)) + must(strconv.ParseFloat(fields[14], 64))) / 100
-}
-
-// childPeak is the largest resident set of any tar2sqfs below the process, in MB,
-// looked at until ctx ends.
-func (s *server) childPeak(ctx context.Context) (peak float64) {
-	for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
-		lists, _ := filepath.Glob(proc(s.cmd.Process.Pid, "task/*/children")) // a thread may have ended
-		for _, list := range lists {
-			raw, _ := os.ReadFile(filepath.Clean(list))
-			for _, field := range strings.Fields(string(raw)) {
-				id, _ := strconv.Atoi(field)
-				if name, _ := os.ReadFile(proc(id, "comm")); strings.TrimSpace(string(name)) == "tar2sqfs" {
-					mb, _ := resident(id, "VmHWM:")
-					peak = max(peak, mb)
-				}
-			}
-		}
-	}
-	return peak
 }

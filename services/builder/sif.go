@@ -16,6 +16,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/sif"
+	"slipway.dev/services/builder/squashfs"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
@@ -24,7 +25,7 @@ import (
 // SifOptions are the settings of the engine.
 type SifOptions struct {
 	RegistryDeps
-	Compression sif.Compression
+	Compression squashfs.Compression
 	// Dir is the engine's own folder; what is left in it is removed.
 	Dir string
 	// Disk is how much an image may unpack to, in bytes; 0 is no limit.
@@ -32,37 +33,22 @@ type SifOptions struct {
 }
 
 // Sif makes Singularity images of container images, and pushes them as ORAS does.
-type Sif struct {
-	o       SifOptions
-	tool    sif.Tool
-	problem string
-}
+type Sif struct{ o SifOptions }
 
-// NewSif makes the engine; without the programs that it needs it says so when it is
-// asked.
+// NewSif makes the engine.
 func NewSif(o SifOptions) *Sif {
-	s := &Sif{o: o}
 	_ = os.RemoveAll(o.Dir) // of a process that was killed
-	var err error
-	if s.tool, err = sif.Find(o.Compression); err != nil {
-		s.problem = err.Error()
-	}
-	return s
+	return &Sif{o: o}
 }
 
 // Name is "sif".
 func (s *Sif) Name() string { return "sif" }
 
-// Architectures is "any" when there is a tool: nothing of the image is run.
-func (s *Sif) Architectures() []string {
-	if s.problem != "" {
-		return nil
-	}
-	return []string{anyArchitecture}
-}
+// Architectures is "any": nothing of the image is run.
+func (s *Sif) Architectures() []string { return []string{anyArchitecture} }
 
-// Problem is what to install.
-func (s *Sif) Problem() string { return s.problem }
+// Problem is none: it needs no program.
+func (s *Sif) Problem() string { return "" }
 
 // Run has nothing to keep ready.
 func (s *Sif) Run(context.Context) error { return nil }
@@ -115,12 +101,12 @@ func (s *Sif) make(ctx context.Context, dir string, from *sourceImage, image oci
 	if err != nil {
 		return sif.File{}, err
 	}
-	file, err := s.tool.Make(ctx, dir, sif.Image{
-		Config: image.Config.Bytes, Layers: layers, Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
+	file, err := sif.Make(ctx, dir, sif.Image{
+		Config: image.Config.Bytes, Layers: layers, Compression: s.o.Compression,
+		Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
-	var refused *flatten.Refusal
-	if errors.As(err, &refused) {
-		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(refused.Error(), lastLineBytes), err}
+	if errors.As(err, new(*flatten.Refusal)) || errors.As(err, new(*squashfs.Refusal)) {
+		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(err.Error(), lastLineBytes), err}
 	}
 	return file, err
 }

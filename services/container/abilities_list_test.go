@@ -20,7 +20,7 @@ func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bui
 	}
 	return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
 		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}},
-		{Name: "sif", Problem: "tar2sqfs is not installed"}, {Name: "conda", Problem: "layers cannot be kept"},
+		{Name: "sif", Architectures: []string{"any"}}, {Name: "conda", Problem: "layers cannot be kept"},
 	}}, nil
 }
 
@@ -41,9 +41,9 @@ func TestAbilities(t *testing.T) {
 		want []*containerv1.Ability
 	}{
 		"with workers": {newSiteWith(t, db, func(d *container.Deps) { d.Version = "1.2.3" }),
-			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), no("sif", "tar2sqfs is not installed"), conda, mirror, scan}},
+			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"), conda, mirror, scan}},
 		"with the role conda": {newSolvedSite(t, &solver{}, time.Minute), []*containerv1.Ability{
-			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), no("sif", "tar2sqfs is not installed"),
+			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"),
 			no("conda", "packages are found and locked, but not put into images without steps: layers cannot be kept"), mirror, scan,
 		}},
 		"without builds": {newRoomWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),

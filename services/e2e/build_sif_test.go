@@ -1,46 +1,40 @@
 package e2e
 
 import (
-	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	native "github.com/sylabs/sif/v2/pkg/sif"
 
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestNoSifWithoutItsProgram takes tar2sqfs away: a Singularity image is refused with
-// the reason, and the image itself is frozen.
-func TestNoSifWithoutItsProgram(t *testing.T) {
+// TestSifWithoutPrograms makes a Singularity image where nothing is installed.
+func TestSifWithoutPrograms(t *testing.T) {
 	t.Parallel()
 	own := testkit.NewRegistry(t, testkit.Basic)
 	p := oneProcess(t, common(t, []string{own.Host}, settings{
 		"PATH": t.TempDir(), "admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password}),
 	}))
-	plain := frozen(own.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true)), own.Host+"/team/frozen", nil)
-	body := maps.Clone(plain)
+	body := frozen(own.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true)), own.Host+"/team/frozen", nil)
 	body["format"] = "sif"
-	// The worker says so in the moment when it starts, which may be after the first
-	// request.
-	if err := within(time.Minute, func() error {
-		r := p.call(http.MethodPost, "/v1alpha2/container", body, "Authorization", "Bearer "+p.token)
-		if r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "tar2sqfs") {
-			return fmt.Errorf("it is answered %d %s", r.status, r.body)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	answer := p.order(plain, "Authorization", "Bearer "+p.token)
+	answer := p.order(body, "Authorization", "Bearer "+p.token)
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Errorf("the image ends as %v\n%s", s, p.logOf(answer))
+		t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+	}
+	path, _ := pulledSif(t, text(answer, "targetImage"))
+	image, err := native.LoadContainerFromPath(path, native.OptLoadWithFlag(os.O_RDONLY))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = image.UnloadContainer() }()
+	if part, err := image.GetDescriptor(native.WithPartitionType(native.PartPrimSys)); err != nil || part.Size() == 0 {
+		t.Errorf("it has no file system: %v", err)
 	}
 }
 

@@ -28,11 +28,11 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// needSif skips where there are no programs to make and read Singularity images.
+// needSif skips where there is no program to read Singularity images.
 func needSif(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
-		t.Skip("needs squashfs-tools-ng and squashfs-tools: SLIPWAY_TEST_REAL is not set")
+		t.Skip("needs squashfs-tools: SLIPWAY_TEST_REAL is not set")
 	}
 }
 

@@ -34,12 +34,16 @@ func (s *service) tree(ctx context.Context, image made) (*shadow.Tree, error) {
 	return t, nil
 }
 
-type writer func(context.Context, io.Writer, []flatten.Layer, flatten.Limits) (flatten.Summary, error)
+type writer func(context.Context, flatten.Output, []flatten.Layer, flatten.Limits) (flatten.Summary, error)
 
 func flattened(ctx context.Context, layers []flatten.Layer, write writer) (*shadow.Tree, error) {
 	out, in := io.Pipe()
 	go func() {
-		_, err := write(ctx, in, layers, flatten.Limits{Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes})
+		archive := flatten.NewTar(in)
+		_, err := write(ctx, archive, layers, flatten.Limits{Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes})
+		if err == nil {
+			err = archive.Close()
+		}
 		in.CloseWithError(err)
 	}()
 	t, err := shadow.Read(out)

@@ -208,8 +208,8 @@ func same(t testing.TB, choice []byte) bool {
 		raw = append(raw, archive(t, l...))
 	}
 	var once, twice bytes.Buffer
-	two, errTwice := WriteTwice(t.Context(), &twice, layersOf(raw...), Limits{})
-	one, errOnce := Write(t.Context(), &once, layersOf(raw...), Limits{})
+	two, errTwice := writeTwice(t.Context(), &twice, layersOf(raw...), Limits{})
+	one, errOnce := writeOnce(t.Context(), &once, layersOf(raw...), Limits{})
 	if (errTwice == nil) != (wrong == nil) {
 		t.Fatalf("%v: read twice %v, want %v", layers, errTwice, wrong)
 	}

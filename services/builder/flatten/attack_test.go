@@ -39,7 +39,7 @@ func TestNamesAreBounded(t *testing.T) {
 			return file(fmt.Sprintf("%0250d/%0250d/%0250d/%0250d/%0250d", i, i, i, i, i), "x")
 		})}},
 	} {
-		for name, write := range map[string]writing{"once": Write, "twice": WriteTwice} {
+		for name, write := range map[string]writing{"once": writeOnce, "twice": writeTwice} {
 			var in []byte
 			for _, l := range tc.layers {
 				in = append(in, l...)
@@ -65,10 +65,10 @@ func TestWhiteoutsAreBounded(t *testing.T) {
 	in := archive(t, list...)
 	heap.Within(t, 8, 32<<20, in, func() {
 		var r *Refusal
-		if _, err := Write(t.Context(), io.Discard, layersOf(in), few); !errors.As(err, &r) {
+		if _, err := writeOnce(t.Context(), io.Discard, layersOf(in), few); !errors.As(err, &r) {
 			t.Errorf("got %v", err)
 		}
-		if _, err := WriteTwice(t.Context(), io.Discard, layersOf(in), few); err != nil {
+		if _, err := writeTwice(t.Context(), io.Discard, layersOf(in), few); err != nil {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -87,7 +87,7 @@ func TestManyOpaqueWhiteoutsTakeNoTime(t *testing.T) {
 	layers := layersOf(archive(t, dir("d")), archive(t, list...))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	if _, err := WriteTwice(ctx, io.Discard, layers, Limits{}); err != nil {
+	if _, err := writeTwice(ctx, io.Discard, layers, Limits{}); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func FuzzMemory(f *testing.F) {
 	f.Add(archive(f, file(long(1), "x")), zipped(f, archive(f, file(long(2), "new"))))
 	limits := Limits{Bytes: 1 << 20, Entries: 1000, Names: 2000, NameBytes: 1 << 16}
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
-		for _, write := range []writing{Write, WriteTwice} {
+		for _, write := range []writing{writeOnce, writeTwice} {
 			heap.Within(t, 64, 80<<20, append(lower[:len(lower):len(lower)], upper...), func() {
 				_, _ = write(t.Context(), io.Discard, layersOf(lower, upper), limits)
 			})

@@ -1,4 +1,5 @@
-// Package flatten makes one tree of an image's layers, and writes it as one tar.
+// Package flatten makes one tree of an image's layers, and writes it as a file system
+// or as one tar.
 //
 // It reads the layers as streams, the topmost first, so that what an entry meets is
 // what hides it. It keeps names in memory and nothing on disk. It trusts no layer:
@@ -70,9 +71,9 @@ var ErrTwice = errors.New("the layers have to be read twice")
 // Write writes what the layers, lowest first, amount to. Every directory comes
 // with a header, though maybe after what is in it; every name once; links to a
 // file after the file. It reads each layer once, or answers ErrTwice. A *Refusal is
-// the image's fault; other errors are those of Open, of w, or of ctx.
-func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
-	f := &topDownWriter{output: newOutput(w), root: &pathState{}, names: names{limits: limits}}
+// the image's fault; other errors are those of Open, of out, or of ctx.
+func Write(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
+	f := &topDownWriter{output: output{to: out}, root: &pathState{}, names: names{limits: limits}}
 	r := newReading(limits)
 	for i := len(layers) - 1; i >= 0; i-- {
 		err := r.each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
@@ -85,13 +86,13 @@ func Write(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Sum
 	if err := f.rest("", f.root); err != nil {
 		return Summary{}, err
 	}
-	return f.end()
+	return f.summary, nil
 }
 
 // WriteTwice does the same for any layers; it reads each twice: first the headers,
 // from which follows which entry wins at each path, then the contents of the
 // winners.
-func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
+func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
 	t := newTree(limits)
 	r := newReading(limits)
 	for i, l := range layers {
@@ -102,7 +103,7 @@ func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits)
 			return Summary{}, err
 		}
 	}
-	e := &emitter{output: newOutput(w), tree: t, links: t.survivors()}
+	e := &emitter{output: output{to: out}, tree: t, links: t.survivors()}
 	r = newReading(limits)
 	for i, l := range layers {
 		err := r.each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
@@ -115,7 +116,7 @@ func WriteTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits)
 	if err := e.rest("", t.root); err != nil {
 		return Summary{}, err
 	}
-	return e.end()
+	return e.summary, nil
 }
 
 // names counts what is in memory.

@@ -34,8 +34,20 @@ func file(name, text string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o640, Uname: text, Size: int64(len(text)), ModTime: time.Unix(1e9, 0)}
 }
 
-// writing is Write or WriteTwice.
+// writing is writeOnce or writeTwice.
 type writing = func(context.Context, io.Writer, []Layer, Limits) (Summary, error)
+
+func writeOnce(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
+	to := NewTar(w)
+	s, err := Write(ctx, to, layers, limits)
+	return s, errors.Join(err, to.Close())
+}
+
+func writeTwice(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
+	to := NewTar(w)
+	s, err := WriteTwice(ctx, to, layers, limits)
+	return s, errors.Join(err, to.Close())
+}
 
 func archive(t testing.TB, entries ...*tar.Header) []byte {
 	t.Helper()
@@ -160,7 +172,7 @@ func TestWrite(t *testing.T) {
 				raw = append(raw, archive(t, l...))
 				packed = append(packed, zipped(t, archive(t, l...)))
 			}
-			for way, write := range map[string]writing{"once": Write, "twice": WriteTwice} {
+			for way, write := range map[string]writing{"once": writeOnce, "twice": writeTwice} {
 				var first, second bytes.Buffer
 				one, err := write(t.Context(), &first, layersOf(raw...), Limits{})
 				if way == "once" && tt.twice && errors.Is(err, ErrTwice) {
@@ -211,8 +223,8 @@ func TestWriteRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, once := Write(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
-			_, twice := WriteTwice(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
+			_, once := writeOnce(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
+			_, twice := writeTwice(t.Context(), io.Discard, layersOf(tt.layer), tt.limits)
 			if errors.Is(once, ErrTwice) {
 				once = twice
 			}
@@ -235,8 +247,8 @@ func TestWriteReadsZstd(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got bytes.Buffer
-	_, err1 := Write(t.Context(), &want, layersOf(raw), Limits{})
-	_, err2 := Write(t.Context(), &got, layersOf(z.EncodeAll(raw, nil)), Limits{})
+	_, err1 := writeOnce(t.Context(), &want, layersOf(raw), Limits{})
+	_, err2 := writeOnce(t.Context(), &got, layersOf(z.EncodeAll(raw, nil)), Limits{})
 	if err1 != nil || err2 != nil || want.Len() < 80_000 || !bytes.Equal(want.Bytes(), got.Bytes()) {
 		t.Errorf("%d bytes became %d: %v, %v", want.Len(), got.Len(), err1, err2)
 	}
@@ -250,7 +262,7 @@ func TestWriteKeeps(t *testing.T) {
 		PAXRecords: map[string]string{"SCHILY.xattr.user.a": "1", "SCHILY.xattr.system.posix_acl_access": "2", "SCHILY.xattr.security.capability": "\x01\x00", "comment": "x"},
 	}
 	var b bytes.Buffer
-	if _, err := Write(t.Context(), &b, layersOf(archive(t, h)), Limits{}); err != nil {
+	if _, err := writeOnce(t.Context(), &b, layersOf(archive(t, h)), Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := tar.NewReader(&b).Next()
@@ -277,7 +289,7 @@ func TestWriteTellsWhoFailed(t *testing.T) {
 				l := Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) {
 					return io.NopCloser(io.MultiReader(bytes.NewReader(raw[:n]), &failing{broken})), nil
 				}}
-				if _, err := Write(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) || errors.As(err, new(*Refusal)) {
+				if _, err := writeOnce(t.Context(), io.Discard, []Layer{l}, Limits{}); !errors.Is(err, broken) || errors.As(err, new(*Refusal)) {
 					t.Errorf("%s, %v after %d bytes: it is answered %v", name, broken, n, err)
 				}
 			}
@@ -301,7 +313,7 @@ func FuzzWrite(f *testing.F) {
 	f.Add(archive(f, file("a", "old"), hard("b", "a")), zipped(f, archive(f, file("a", "new"))))
 	f.Add(archive(f, file("../a", "x")), []byte("no archive"))
 	f.Fuzz(func(t *testing.T, lower, upper []byte) {
-		for _, write := range []writing{Write, WriteTwice} {
+		for _, write := range []writing{writeOnce, writeTwice} {
 			var b bytes.Buffer
 			if _, err := write(t.Context(), &b, layersOf(lower, upper), Limits{Bytes: 1 << 20, Entries: 1000}); err == nil {
 				sound(t, &b)

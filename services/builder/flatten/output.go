@@ -6,28 +6,43 @@ import (
 	"time"
 )
 
-// output is the tar that is written, and what has been.
+// Output takes what an image amounts to. A name that ends in a slash is a
+// directory's, "./" the root's.
+type Output interface {
+	// Add takes one entry, and reads its content to the header's Size.
+	Add(h *tar.Header, content io.Reader) error
+}
+
+// Tar is an Output that writes a tar. Its end is its caller's to write.
+type Tar struct {
+	*tar.Writer
+	piece []byte
+}
+
+// NewTar writes to w.
+func NewTar(w io.Writer) *Tar { return &Tar{tar.NewWriter(w), make([]byte, 128<<10)} }
+
+// Add writes an entry.
+func (t *Tar) Add(h *tar.Header, content io.Reader) error {
+	if err := t.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
+		return err
+	}
+	_, err := io.CopyBuffer(t.Writer, content, t.piece)
+	return err
+}
+
+// output counts what is written.
 type output struct {
-	tar     *tar.Writer
-	piece   []byte
+	to      Output
 	summary Summary
 }
 
-func newOutput(w io.Writer) output {
-	return output{tar: tar.NewWriter(w), piece: make([]byte, 128<<10)}
-}
-
 func (o *output) write(h *tar.Header, content io.Reader) error {
-	if err := o.tar.WriteHeader(h); err != nil {
-		return err
-	}
 	o.summary.Entries++
-	if h.Typeflag != tar.TypeReg {
-		return nil
+	if h.Typeflag == tar.TypeReg {
+		o.summary.Bytes += h.Size
 	}
-	o.summary.Bytes += h.Size
-	_, err := io.CopyBuffer(o.tar, content, o.piece)
-	return err
+	return o.to.Add(h, content)
 }
 
 // link writes another name of a file that was written.
@@ -39,6 +54,3 @@ func (o *output) link(path, to string) error {
 func (o *output) implied(path string) error {
 	return o.write(&tar.Header{Typeflag: tar.TypeDir, Name: path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}, nil)
 }
-
-// end is the end of the tar, after which nothing is written.
-func (o *output) end() (Summary, error) { return o.summary, o.tar.Close() }

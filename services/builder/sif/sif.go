@@ -1,7 +1,7 @@
-// Package sif makes Singularity images of container images, as an ordinary user:
-// the layers become one squashfs, by way of the program tar2sqfs, and that is put
-// into a SIF file. The same image gives the same bytes, on every machine. It knows
-// no registry: the layers are opened by its caller.
+// Package sif makes Singularity images of container images, as an ordinary user and
+// without other programs: the layers become one squashfs, and that is put into a SIF
+// file. The same image gives the same bytes, on every machine. It knows no registry:
+// the layers are opened by its caller.
 package sif
 
 import (
@@ -16,6 +16,7 @@ import (
 	native "github.com/sylabs/sif/v2/pkg/sif"
 
 	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/builder/squashfs"
 )
 
 // Media types of an image in a registry, as singularity and apptainer push them.
@@ -32,6 +33,8 @@ type Image struct {
 	Layers []flatten.Layer
 	// Limits are how large it may be.
 	Limits flatten.Limits
+	// Compression is that of the squashfs.
+	Compression squashfs.Compression
 }
 
 // File is a Singularity image on disk.
@@ -56,8 +59,8 @@ type config struct {
 }
 
 // Make writes the image into the folder dir, which the caller removes. A
-// *flatten.Refusal is the image's fault.
-func (t Tool) Make(ctx context.Context, dir string, img Image) (File, error) {
+// *flatten.Refusal or *squashfs.Refusal is the image's fault.
+func Make(ctx context.Context, dir string, img Image) (File, error) {
 	var c config
 	if err := json.Unmarshal(img.Config, &c); err != nil {
 		return File{}, &flatten.Refusal{Layer: "of the configuration", Why: "is malformed: " + err.Error()}
@@ -71,7 +74,7 @@ func (t Tool) Make(ctx context.Context, dir string, img Image) (File, error) {
 	}
 	layers := append([]flatten.Layer{bottom}, img.Layers...)
 	root := filepath.Join(dir, "root.squashfs")
-	summary, err := t.squash(ctx, root, append(layers, top), img.Limits)
+	summary, err := squash(ctx, root, append(layers, top), img)
 	if err != nil {
 		return File{}, err
 	}

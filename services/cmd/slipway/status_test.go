@@ -90,8 +90,8 @@ func TestInfo(t *testing.T) {
 	for able, more := range map[string][2]string{
 		"": {"", ""}, // an older server
 		`{"productVersion":"0.2.0","abilities":[{"name":"build","available":true,"platforms":["linux/amd64","linux/arm64"]},` +
-			`{"name":"sif","available":false,"problem":"tar2sqfs is not installed"},{"name":"conda","available":true},{"name":"new","available":true}]}`: {
-			"Version      0.2.0\n", "Builds       linux/amd64, linux/arm64\nSingularity  no: tar2sqfs is not installed\nConda        yes\nnew          yes\n",
+			`{"name":"sif","available":false,"problem":"this service is run without builds"},{"name":"conda","available":true},{"name":"new","available":true}]}`: {
+			"Version      0.2.0\n", "Builds       linux/amd64, linux/arm64\nSingularity  no: this service is run without builds\nConda        yes\nnew          yes\n",
 		},
 	} {
 		answers := map[string]string{"GET /below/service-info": answer}

@@ -52,6 +52,9 @@ const (
 	// image, and how many names, with all directories on the way to them;
 	// ImageNameBytes is how long these may be together.
 	ImageEntries, ImageNameBytes = 2_000_000, 128 << 20
+	// SifTables is how much of names, inodes, link targets, attributes and lists of
+	// blocks a Singularity image may have in memory while it is made, in bytes.
+	SifTables = 1 << 30
 	// ContextPacked and ContextBytes bound a build context in bytes, as it is sent and
 	// unpacked; ContextEntries is how many files and folders it may have, and
 	// ContextDepth how many folders may be within each other.
@@ -84,6 +87,7 @@ func fetchRows() []Row {
 		{What: "mirror that does not answer, of registry_mirrors", Bound: "not asked for " + MirrorAway.String(), Why: "each request would wait for it"},
 		{What: "registry that breaks off in the middle of a blob", Bound: "asked for the rest for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is cut off begins the blob anew; one that is never cut off waits for ever"},
 		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
+		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(SifTables), Why: "they are in memory until all files are written; every link can have a target of 4 KiB, and every file 64 KiB of attributes"},
 		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},
 		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can name two thousand folders"},
 		{What: "answer of another platform", Bound: size(PlatformAnswer) + ", " + n(PlatformValues) + " values", Why: "it lists the credentials of a user"},

@@ -1,0 +1,93 @@
+package squashfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"github.com/klauspost/compress/zlib"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Compression is how blocks are compressed. The zero value is zstd, at level 3.
+type Compression struct {
+	// Name is "zstd" or "gzip".
+	Name string
+	// Level is the compressor's, as its own program counts: to 22 for zstd, to 9 for
+	// gzip. 0 is 3 for zstd and 6 for gzip.
+	Level int
+}
+
+// Numbers of compressors in a superblock.
+const (
+	isGzip = 1
+	isZstd = 6
+)
+
+// gzipWindow is the logarithm of how far gzip looks back.
+const gzipWindow = 15
+
+// id is the compressor's number, and options is what the superblock is followed by.
+func (c Compression) id() (id uint16, options []byte) {
+	if c.Name == "gzip" {
+		options = binary.LittleEndian.AppendUint32(nil, uint32(c.Level))
+		options = binary.LittleEndian.AppendUint16(options, gzipWindow)
+		return isGzip, binary.LittleEndian.AppendUint16(options, 0)
+	}
+	return isZstd, binary.LittleEndian.AppendUint32(nil, uint32(c.Level))
+}
+
+// withDefaults fills in what was left open.
+func (c Compression) withDefaults() Compression {
+	switch {
+	case c.Name == "":
+		c.Name = "zstd"
+		c.Level = 3
+	case c.Level == 0 && c.Name == "gzip":
+		c.Level = 6
+	case c.Level == 0:
+		c.Level = 3
+	}
+	return c
+}
+
+// packer compresses a block, at most blockSize long, behind what is in dst. It is
+// safe for concurrent use.
+type packer func(dst, src []byte) []byte
+
+// newPacker makes a packer of which as many can run at a time as there are workers.
+func newPacker(c Compression, workers int) (packer, error) {
+	switch c.Name {
+	case "zstd":
+		// The kernel allows a window of one block.
+		z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(c.Level)), zstd.WithEncoderConcurrency(workers),
+			zstd.WithWindowSize(blockSize), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true))
+		if err != nil {
+			return nil, err
+		}
+		return func(dst, src []byte) []byte { return z.EncodeAll(src, dst) }, nil
+	case "gzip":
+		if _, err := zlib.NewWriterLevel(nil, c.Level); err != nil {
+			return nil, err
+		}
+		return gzipPacker(c.Level), nil
+	}
+	return nil, fmt.Errorf("squashfs cannot be compressed with %q", c.Name)
+}
+
+func gzipPacker(level int) packer {
+	spare := sync.Pool{New: func() any {
+		z, _ := zlib.NewWriterLevel(nil, level) // newPacker has tried the level
+		return z
+	}}
+	return func(dst, src []byte) []byte {
+		z, _ := spare.Get().(*zlib.Writer)
+		defer spare.Put(z)
+		out := bytes.NewBuffer(dst)
+		z.Reset(out)
+		_, _ = z.Write(src) // a Buffer takes all
+		_ = z.Close()
+		return out.Bytes()
+	}
+}

@@ -1,0 +1,591 @@
+package squashfs_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"slipway.dev/services/builder/squashfs"
+)
+
+// item is an entry with its content.
+type item struct {
+	tar.Header
+	content string
+}
+
+func file(name, content string) item {
+	return item{tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), ModTime: time.Unix(1e9, 0)}, content}
+}
+
+func other(kind byte, name, to string) item {
+	return item{tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o755, ModTime: time.Unix(1e9, 0)}, ""}
+}
+
+// noise is content that cannot be compressed, the same for the same seed.
+func noise(seed uint64, n int) string {
+	out, r := make([]byte, n), rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
+	_, _ = r.Read(out)
+	return string(out)
+}
+
+// image writes items to a file and answers its path.
+func image(t testing.TB, o squashfs.Options, items ...item) (string, error) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "*.squashfs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	size, err := squashfs.Write(t.Context(), f, o, adding(items...))
+	if info, statErr := f.Stat(); err == nil && (statErr != nil || info.Size() != size) {
+		t.Errorf("the file is %d bytes long, not %d", info.Size(), size)
+	}
+	return f.Name(), err
+}
+
+func adding(items ...item) func(*squashfs.Writer) error {
+	return func(w *squashfs.Writer) error {
+		for _, i := range items {
+			if err := w.Add(&i.Header, strings.NewReader(i.content)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// things writes items and reads them back.
+func things(t testing.TB, o squashfs.Options, items ...item) map[string]thing {
+	t.Helper()
+	path, err := image(t, o, items...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := read(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// variety is one of everything.
+func variety() []item {
+	set := other(tar.TypeDir, "set/", "")
+	set.Mode, set.Uid, set.Gid = 0o2750, 1000, 70000
+	set.PAXRecords = map[string]string{"SCHILY.xattr.user.note": "of a folder"}
+	caps := file("bin/ping", noise(1, 300_000))
+	caps.Mode, caps.PAXRecords = 0o4755, map[string]string{"SCHILY.xattr.security.capability": "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "SCHILY.xattr.user.empty": ""}
+	same := file("bin/zing", noise(1, 300_000))
+	same.PAXRecords = caps.PAXRecords
+	null := other(tar.TypeChar, "dev/null", "")
+	null.Devmajor, null.Devminor = 1, 3
+	disk := other(tar.TypeBlock, "dev/disk", "")
+	disk.Devmajor, disk.Devminor = 259, 70000
+	return []item{
+		caps, same, set, null, disk,
+		file("empty", ""), file("one", "1"), file("also/one", "1"), file("a block", noise(2, 128<<10)), file("text", strings.Repeat("all work and no play ", 50_000)),
+		file("hole", strings.Repeat("\x00", 512<<10)), file("holes", strings.Repeat("\x00", 256<<10)+"x"+strings.Repeat("\x00", 300<<10)),
+		other(tar.TypeLink, "bin/pong", "bin/ping"), other(tar.TypeLink, "a-first", "./bin//ping"),
+		other(tar.TypeSymlink, "lib", "usr/lib"), other(tar.TypeLink, "lib2", "lib"), other(tar.TypeFifo, "pipe", ""),
+		file(strings.Repeat("d/", 1500)+"deep", "down"), file(strings.Repeat("n", 255), "long"), other(tar.TypeDir, "nothing/", ""),
+		file("late/in/a", "b"), other(tar.TypeDir, "late/", ""),
+	}
+}
+
+// TestWrite reads back what was written, with another's code.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	for _, c := range []squashfs.Compression{{}, {Name: "gzip"}, {Name: "zstd", Level: 9}, {Name: "gzip", Level: 9}} {
+		t.Run(fmt.Sprint(c.Name, c.Level), func(t *testing.T) {
+			t.Parallel()
+			all := things(t, squashfs.Options{Compression: c, Workers: 2}, variety()...)
+			for path, want := range wanted(variety()) {
+				if diff := cmp.Diff(want, without(all)[path]); diff != "" {
+					t.Errorf("%.60q: %.2000s", path, diff)
+				}
+			}
+			if want := len(wanted(variety())); len(all) != want {
+				t.Errorf("it holds %d names, not %d", len(all), want)
+			}
+			if a, b := all["/bin/ping"], all["/a-first"]; a.Number != b.Number {
+				t.Errorf("hard links are two inodes, %d and %d", a.Number, b.Number)
+			}
+		})
+	}
+}
+
+// wanted is what the items amount to, by the rules of tar.
+func wanted(items []item) map[string]thing {
+	out := map[string]*thing{"": {Kind: 1, Mode: 0o755, Links: 2}}
+	var add func(path string, n *thing)
+	add = func(path string, n *thing) {
+		dir := path[:strings.LastIndexByte(path, '/')]
+		if out[dir] == nil {
+			add(dir, &thing{Kind: 1, Mode: 0o755, Links: 2})
+		}
+		switch old := out[path]; {
+		case old == nil && n.Kind == 1:
+			out[dir].Links++
+		case n.Kind == 1:
+			n.Links = old.Links
+		case old != nil:
+			old.Links--
+		}
+		out[path] = n
+		if n.Kind != 1 {
+			n.Links++
+		}
+	}
+	for _, i := range items {
+		path := filepath.Clean("/" + i.Name)
+		if path == "/" {
+			path = ""
+		}
+		if i.Typeflag == tar.TypeLink {
+			if to := out[filepath.Clean("/"+i.Linkname)]; to != out[path] {
+				add(path, to)
+			}
+			continue
+		}
+		n := &thing{
+			Kind: map[byte]uint16{tar.TypeDir: 1, tar.TypeReg: 2, tar.TypeSymlink: 3, tar.TypeBlock: 4, tar.TypeChar: 5, tar.TypeFifo: 6}[i.Typeflag],
+			Mode: uint32(i.Mode), UID: uint32(i.Uid), GID: uint32(i.Gid), Mtime: uint32(max(i.ModTime.Unix(), 0)), Size: uint64(i.Size), Content: i.content,
+		}
+		switch n.Kind {
+		case 1:
+			n.Links = 2
+		case 3:
+			n.Target, n.Mode = i.Linkname, 0o777
+		case 4, 5:
+			n.Device = uint32(i.Devminor&0xff | i.Devmajor<<8 | i.Devminor&^0xff<<12)
+		}
+		for key, value := range i.PAXRecords {
+			if n.Attributes == nil {
+				n.Attributes = map[string]string{}
+			}
+			n.Attributes[strings.TrimPrefix(key, "SCHILY.xattr.")] = value
+		}
+		if path == "" {
+			n.Links = out[""].Links
+			out[""] = n
+			continue
+		}
+		add(path, n)
+	}
+	all := map[string]thing{}
+	for path, n := range out {
+		all[path] = *n
+	}
+	return all
+}
+
+// TestEmpty writes an image of nothing.
+func TestEmpty(t *testing.T) {
+	t.Parallel()
+	if diff := cmp.Diff(map[string]thing{"": {Kind: 1, Mode: 0o755, Links: 2}}, without(things(t, squashfs.Options{}))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestReplace adds names twice: the later entry stays.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	items := []item{
+		file("a", "one"), other(tar.TypeLink, "b", "a"), file("a", "two"), other(tar.TypeLink, "b", "b"),
+		other(tar.TypeDir, "d/", ""), file("d/x", "kept"), {tar.Header{Typeflag: tar.TypeDir, Name: "d", Mode: 0o700, Uid: 3}, ""},
+		{tar.Header{Typeflag: tar.TypeDir, Name: "./", Mode: 0o711, Gid: 4}, ""},
+		other(tar.TypeSymlink, "s", "x"), other(tar.TypeFifo, "s", ""),
+	}
+	if diff := cmp.Diff(wanted(items), without(things(t, squashfs.Options{}, items...))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestSameBytes writes the same with any number of workers, and over anything.
+func TestSameBytes(t *testing.T) {
+	t.Parallel()
+	items := variety()
+	for i := range 300 {
+		items = append(items, file(fmt.Sprint("many/", i), noise(uint64(i%50), i*700)))
+	}
+	var want []byte
+	for _, workers := range []int{0, 1, 2, 7} {
+		path := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(path, bytes.Repeat([]byte("what was there "), 2_000_000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := squashfs.Write(t.Context(), f, squashfs.Options{Workers: workers}, adding(items...)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(path)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("with %d workers it is another image, of %d bytes instead of %d", workers, len(got), len(want))
+		}
+	}
+}
+
+// TestSameContentOnce stores what is the same once: blocks of files, and ends of them.
+func TestSameContentOnce(t *testing.T) {
+	t.Parallel()
+	size := func(items ...item) int64 {
+		path, err := image(t, squashfs.Options{Workers: 2}, items...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	large, small := noise(1, 1<<20), noise(2, 60_000)
+	one := size(file("a", large), file("b", small))
+	if many := size(file("a", large), file("b", small), file("c", large), file("d", small), file("e", large+small)); many > one+4096 {
+		t.Errorf("twice the same takes %d bytes instead of %d", many, one)
+	}
+	// A file that begins as another does is no part of it: its blocks are its own.
+	if more := size(file("a", large), file("b", small), file("c", large[:512<<10])); more < one+512<<10 {
+		t.Errorf("half a file was found in another: %d bytes, %d", more, one)
+	}
+}
+
+// TestRefuses is what no image can hold.
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	with := func(f func(*tar.Header)) item {
+		i := file("x", "")
+		f(&i.Header)
+		return i
+	}
+	var owners []item
+	for n := range 65536 {
+		owners = append(owners, with(func(h *tar.Header) { h.Uid = n + 1 }))
+	}
+	tests := []struct {
+		name, want string
+		items      []item
+	}{
+		{"a path that leads out", "can have the path", []item{file("a/../../x", "")}},
+		{"a path that ends in dots", "can have the path", []item{other(tar.TypeDir, "a/..", "")}},
+		{"a name with a zero", "can have the path", []item{file("a\x00b", "")}},
+		{"a long name", "can have the path", []item{file(strings.Repeat("x", 256), "")}},
+		{"a long path", "longer than 4095", []item{file(strings.Repeat("x/", 2048)+"x", "")}},
+		{"a root that is a file", "root", []item{file("./", "")}},
+		{"a file with entries below", "no directory", []item{file("a", ""), file("a/b", "")}},
+		{"a link with entries below", "no directory", []item{other(tar.TypeSymlink, "a", "/etc"), file("a/passwd", "")}},
+		{"a file in a folder's place", "something else", []item{file("a/b", ""), file("a", "")}},
+		{"a folder in a file's place", "no directory", []item{file("a", ""), other(tar.TypeDir, "a/", "")}},
+		{"a hard link to nothing", "not there", []item{other(tar.TypeLink, "a", "b")}},
+		{"a hard link through a file", "not there", []item{file("b", ""), other(tar.TypeLink, "a", "b/c")}},
+		{"a hard link to a folder", "directory", []item{file("b/c", ""), other(tar.TypeLink, "a", "b")}},
+		{"a hard link to the root", "directory", []item{other(tar.TypeLink, "a", "/")}},
+		{"a symbolic link to nothing", "leads nowhere", []item{other(tar.TypeSymlink, "a", "")}},
+		{"a long symbolic link", "leads nowhere", []item{other(tar.TypeSymlink, "a", strings.Repeat("x", 4096))}},
+		{"an unknown type", "unknown type", []item{other('Z', "a", "")}},
+		{"a negative length", "no length", []item{with(func(h *tar.Header) { h.Size = -1 })}},
+		{"a negative owner", "no user", []item{with(func(h *tar.Header) { h.Uid = -1 })}},
+		{"a large owner", "no user", []item{with(func(h *tar.Header) { h.Gid = 1 << 32 })}},
+		{"too many owners", "more than 65535", owners},
+		{"attributes of another kind", "keeps no", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.system.x": ""} })}},
+		{"an attribute without a name", "keeps no", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.user.": ""} })}},
+		{"a long attribute", "too long", []item{with(func(h *tar.Header) {
+			h.PAXRecords = map[string]string{"SCHILY.xattr.user.x": strings.Repeat("x", 1<<16)}
+		})}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var r *squashfs.Refusal
+			if _, err := image(t, squashfs.Options{}, tt.items...); !errors.As(err, &r) || !strings.Contains(r.Why, tt.want) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+// TestRefusesCompression knows two compressors.
+func TestRefusesCompression(t *testing.T) {
+	t.Parallel()
+	for _, c := range []squashfs.Compression{{Name: "lzma"}, {Name: "gzip", Level: 10}} {
+		if _, err := image(t, squashfs.Options{Compression: c}); err == nil {
+			t.Errorf("%v is taken", c)
+		}
+	}
+}
+
+// TestTables bounds what is in memory: texts, and what every entry takes.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	const most = 1 << 20
+	long := strings.Repeat("t", 4000)
+	for name, make := range map[string]func(i int) item{
+		"names":   func(i int) item { return file(fmt.Sprint(strings.Repeat("n", 200), i), "") },
+		"targets": func(i int) item { return other(tar.TypeSymlink, fmt.Sprint(i), long) },
+		"folders": func(i int) item { return file(fmt.Sprint(i, strings.Repeat("/d", 1000)), "") },
+		"links":   func(i int) item { return other(tar.TypeLink, fmt.Sprint(i), "x") },
+		"attributes": func(i int) item {
+			h := file("x", "")
+			h.PAXRecords = map[string]string{"SCHILY.xattr.user.x": fmt.Sprint(i, long)}
+			return h
+		},
+		"blocks": func(i int) item {
+			return item{tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(i), Size: 1 << 50}, strings.Repeat("\x00", 16<<20)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var r *squashfs.Refusal
+			f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			n := 0
+			_, err = squashfs.Write(t.Context(), f, squashfs.Options{Tables: most}, func(w *squashfs.Writer) error {
+				first := file("x", "")
+				for err = w.Add(&first.Header, nil); err == nil && n < 50_000; n++ {
+					i := make(n)
+					content := io.Reader(strings.NewReader(i.content))
+					if i.Size > 1<<40 {
+						content = zeros{}
+					}
+					err = w.Add(&i.Header, content)
+				}
+				return err
+			})
+			if !errors.As(err, &r) || n == 0 && name != "blocks" {
+				t.Errorf("after %d entries the error is %v", n, err)
+			}
+		})
+	}
+}
+
+// zeros is a content without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// TestEntriesTakeWhatIsCounted holds the bound of the tables to be one of memory.
+func TestEntriesTakeWhatIsCounted(t *testing.T) { //nolint:paralleltest // it looks at the heap
+	const n, counted = 100_000, 320
+	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var before, after runtime.MemStats
+	_, err = squashfs.Write(t.Context(), f, squashfs.Options{}, func(w *squashfs.Writer) error {
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range n {
+			name := fmt.Sprintf("%d/%d", i/4, i)
+			if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 8}, strings.NewReader(fmt.Sprintf("%08d", i))); err != nil {
+				return err
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := n + n/4
+	if each := int(after.HeapAlloc-before.HeapAlloc) / entries; each > counted {
+		t.Errorf("an entry takes %d bytes", each)
+	} else {
+		t.Logf("an entry takes %d bytes", each)
+	}
+}
+
+// TestFails ends for what is no fault of the entries: a full disk, a source that
+// breaks off or ends too early.
+func TestFails(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there is no /dev/full:", err)
+	}
+	t.Cleanup(func() { _ = full.Close() }) // after the parallel ones
+	broken := errors.New("broken")
+	for name, tt := range map[string]struct {
+		to      func() squashfs.File
+		content io.Reader
+		want    error
+	}{
+		"a full disk":        {func() squashfs.File { return full }, strings.NewReader(noise(1, 64<<20)), syscall.ENOSPC},
+		"a broken source":    {nil, io.MultiReader(strings.NewReader(noise(1, 1<<20)), failing{broken}), broken},
+		"a source too short": {nil, strings.NewReader(noise(1, 1<<20)), io.ErrUnexpectedEOF},
+		"no source at all":   {nil, strings.NewReader(""), io.ErrUnexpectedEOF},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var to squashfs.File
+			if tt.to != nil {
+				to = tt.to()
+			} else {
+				f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				to = f
+			}
+			_, err := squashfs.Write(t.Context(), to, squashfs.Options{Workers: 2}, func(w *squashfs.Writer) error {
+				return w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 64 << 20}, tt.content)
+			})
+			if !errors.Is(err, tt.want) || errors.As(err, new(*squashfs.Refusal)) {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
+
+// TestCancelled ends at once, and leaves nothing running: the bubble would not end.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		adds := 0
+		_, err := squashfs.Write(ctx, f, squashfs.Options{Workers: 3}, func(w *squashfs.Writer) error {
+			for ; ; adds++ {
+				if adds == 5 {
+					cancel(enough)
+				}
+				if err := w.Add(&tar.Header{Typeflag: tar.TypeReg, Name: fmt.Sprint(adds), Size: 1 << 20}, zeros{}); err != nil {
+					return err
+				}
+			}
+		})
+		if !errors.Is(err, enough) || adds > 5 {
+			t.Errorf("after %d entries the error is %v", adds, err)
+		}
+	})
+}
+
+// FuzzWrite writes random trees with names from outside, and reads them back.
+func FuzzWrite(f *testing.F) {
+	f.Add([]byte("fa\x00fa/b\x01dc\x00la/d\x00sx\x20"), uint8(3))
+	f.Add([]byte("f../x\x00"), uint8(0))
+	f.Add([]byte("fd/e\xffld/g\x02dd\x00pd/p\x01fd/e\x05"), uint8(2))
+	f.Fuzz(func(t *testing.T, script []byte, workers uint8) {
+		var items []item
+		for line := range bytes.SplitSeq(script, []byte{'\n'}) {
+			if i, ok := scripted(line); ok && len(items) < 200 {
+				items = append(items, i)
+			}
+		}
+		// What is refused is left out, and must leave no trace.
+		var kept []item
+		path := filepath.Join(t.TempDir(), "x")
+		out, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer out.Close()
+		_, err = squashfs.Write(t.Context(), out, squashfs.Options{Workers: int(workers % 4)}, func(w *squashfs.Writer) error {
+			for _, i := range items {
+				err := w.Add(&i.Header, strings.NewReader(i.content))
+				if errors.As(err, new(*squashfs.Refusal)) {
+					return err
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				kept = append(kept, i)
+			}
+			return nil
+		})
+		if errors.As(err, new(*squashfs.Refusal)) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := read(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(wanted(kept), without(all)); diff != "" {
+			t.Errorf("%.3000s", diff)
+		}
+	})
+}
+
+// scripted is an entry that a line tells: a letter for the kind, a name, and a byte
+// for the rest.
+func scripted(line []byte) (item, bool) {
+	if len(line) < 3 {
+		return item{}, false
+	}
+	name, n := string(line[1:len(line)-1]), int(line[len(line)-1])
+	var i item
+	switch line[0] {
+	case 'f':
+		i = file(name, noise(uint64(n%16), n*n*9))
+	case 'z':
+		i = file(name, strings.Repeat("\x00", n<<11)+noise(uint64(n), n%3))
+	case 'd':
+		i = other(tar.TypeDir, name, "")
+	case 'l':
+		to, from, _ := strings.Cut(name, "=")
+		i = other(tar.TypeLink, from, to)
+	case 's':
+		i = other(tar.TypeSymlink, name, name)
+	case 'p':
+		i = other(tar.TypeFifo, name, "")
+	case 'c':
+		i = other(tar.TypeChar, name, "")
+		i.Devmajor, i.Devminor = int64(n), int64(n*n)
+	default:
+		return item{}, false
+	}
+	i.Uid, i.Mode = n%5*1000, int64(n)<<3&0o7777
+	if n%3 == 0 && i.Typeflag != tar.TypeLink {
+		i.PAXRecords = map[string]string{"SCHILY.xattr.user.n": name, "SCHILY.xattr.trusted.n": fmt.Sprint(n)}
+	}
+	return i, true
+}
