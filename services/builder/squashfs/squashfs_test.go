@@ -345,7 +345,7 @@ func TestRefusesCompression(t *testing.T) {
 // TestTables bounds what is in memory: texts, and what every entry takes.
 func TestTables(t *testing.T) {
 	t.Parallel()
-	const most = 1 << 20
+	const most = 64 << 10
 	long := strings.Repeat("t", 4000)
 	for name, make := range map[string]func(i int) item{
 		"names":   func(i int) item { return file(fmt.Sprint(strings.Repeat("n", 200), i), "") },
