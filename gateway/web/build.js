@@ -5,7 +5,7 @@ import { again, canRepeat } from "./again.js";
 import { call, Failure, root, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { duration, html, moment } from "./html.js";
-import { Layers } from "./layers.js";
+import { Inside } from "./inside.js";
 import { Packages } from "./lock.js";
 import { Log } from "./log.js";
 import { Failed, Steps } from "./progress.js";
@@ -17,23 +17,6 @@ import { Watch } from "./watch.js";
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reason?: string, message?: string, targetImage?: string, platform?: string,
  *   containerFile?: string, condaFile?: string, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
  */
-
-/** The name to pull it by, what is in it by layers, and what else one can do. @param {{record: Record, more: any}} props */
-function Name({ record, more }) {
-  const [name, give] = useState(record.served ? "" : record.targetImage ?? "");
-  const [image, look] = useState(/** @type {any} */ (undefined));
-  const inspect = async (/** @type {string} */ of) => look((await call("POST", "v1alpha1/inspect", { body: { containerImage: of } })).container);
-  const ask = async () => {
-    const given = name || (await call("POST", `v1alpha2/container/${record.buildId}/name`)).targetImage;
-    give(given);
-    return given;
-  };
-  const hasLayers = !record.targetImage?.startsWith("oras://");
-  return html`${name && html`<${Copied} large text=${name} what="the name" />`}
-    <div class="actions">${!name && html`<${Action} title="Get a name to pull it by" act=${ask} />`}
-      ${!image && hasLayers && html`<${Action} plain title="Show its layers" act=${async () => inspect(await ask())} />`}${more}</div>
-    ${image && html`<${Layers} layers=${image.manifest?.layers ?? []} history=${image.config?.history ?? []} largestFirst />`}`;
-}
 
 /** Time that has passed since a moment, in words. @param {{since: string}} props */
 function Passing({ since }) {
@@ -56,12 +39,37 @@ function Facts({ record }) {
   </dl>`;
 }
 
-/** What one can do about it. @param {{record: Record, running: boolean}} props */
-function Actions({ record, running }) {
-  const cancel = token.value && running && html`<${Action} plain title="Cancel this build" act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`;
-  const repeat = !running && canRepeat(record) && html`<button type="button" class=${record.succeeded ? "pill" : "button"} onClick=${() => again(record)}>Build again</button>`;
-  if (record.succeeded && record.targetImage) return html`<${Name} record=${record} more=${repeat} />`;
-  return (cancel || repeat) && html`<div class="actions">${cancel}${repeat}</div>`;
+/** What one can do about it. @param {{record: Record, running: boolean, name: string, ask: () => Promise<any>}} props */
+function Actions({ record, running, name, ask }) {
+  const made = record.succeeded;
+  return html`<div class="actions">
+    ${made && !name && html`<${Action} title="Get a name to pull it by" act=${ask} />`}
+    ${token.value && running && html`<${Action} plain title="Cancel this build" act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`}
+    ${!running && canRepeat(record) && html`<button type="button" class=${made ? "pill" : "button"} onClick=${() => again(record)}>Build again</button>`}
+  </div>`;
+}
+
+/** What was made, or is being made. @param {{record: Record, watch: Watch}} props */
+function Known({ record, watch }) {
+  const [given, give] = useState("");
+  const { succeeded, targetImage = "" } = record;
+  const name = given || (succeeded && !record.served ? targetImage : "");
+  const ask = async () => {
+    const one = name || (await call("POST", `v1alpha2/container/${record.buildId}/name`)).targetImage;
+    give(one);
+    return one;
+  };
+  const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
+  const place = watch.place.value;
+  const verdict = end ? (end.succeeded ? "It was made." : "It failed.") : place ? `It waits in the queue, at place ${place}.` : "It is being made.";
+  return html`
+    <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
+    ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
+    ${name && html`<${Copied} large text=${name} what="the name" />`}
+    <${Actions} record=${record} running=${!end} name=${name} ask=${ask} />
+    <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
+    <${Facts} record=${record} />
+    ${succeeded && !targetImage.startsWith("oras://") && html`<${Inside} name=${ask} platform=${record.platform} />`}`;
 }
 
 /** @param {{id: string}} props */
@@ -89,17 +97,9 @@ export function Build({ id }) {
     return html`<h1>${missing ? "There is no such build" : "The build cannot be shown"}</h1><p class="lead">${words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
   }
   if (!record || !watch) return html`<h1 class="id">Build <code>${id}</code></h1><p role="status">Looking it up…</p>`;
-  const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!record.succeeded } : undefined);
-  const running = !end;
-  const place = watch.place.value;
-  const verdict = running && place ? `It waits in the queue, at place ${place}.` : running ? "It is being made." : end.succeeded ? "It was made." : "It failed.";
   return html`
     <h1 class="id">Build <code>${id}</code></h1>
-    <p class=${`verdict ${running ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
-    ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
-    <${Actions} record=${record} running=${running} />
-    <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
-    <${Facts} record=${record} />
+    <${Known} record=${record} watch=${watch} />
     <${Log} watch=${watch} id=${id} />
     <${Packages} id=${id} />
     <${Source} title="Dockerfile" text=${record.containerFile} />

@@ -5,6 +5,7 @@ import { again, canRepeat } from "./again.js";
 import { buildPage, call, containerPage, Failure, root, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { html, moment, size } from "./html.js";
+import { Inside } from "./inside.js";
 import { Failed } from "./progress.js";
 import { Source } from "./source.js";
 
@@ -116,6 +117,8 @@ export function Container({ id }) {
       ${canRepeat(request) && !request.containerConfig && !request.containerIncludes?.length && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
       ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}</div>
     <${Asked} request=${request} />
+    ${status?.succeeded && request.targetImage && !isOver(request) && !request.targetImage.startsWith("oras://")
+      && html`<${Inside} name=${async () => request.targetImage ?? ""} platform=${request.containerPlatform} />`}
     <${Revoke} request=${request} changed=${read} />
     <${Source} title="Dockerfile" text=${request.containerFile} />
     <${Source} title="Conda environment" text=${request.condaFile} />`;

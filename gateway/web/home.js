@@ -41,7 +41,7 @@ function Channels() {
   </details>`;
 }
 
-const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"], ["image", "Existing image"]];
+const tabs = [["packages", "Packages"], ["environment", "Environment"], ["dockerfile", "Dockerfile"], ["image", "Image"]];
 
 /** @param {KeyboardEvent} event */
 function turn(event) {

@@ -1,8 +1,9 @@
 // What an image is made of, as its registry has it.
 import { useEffect, useState } from "preact/hooks";
+import { Action } from "./action.js";
 import { call, isAborted, words } from "./api.js";
 import { Copied } from "./copy.js";
-import { html, moment } from "./html.js";
+import { html, moment, size } from "./html.js";
 import { Layers, madeBy } from "./layers.js";
 import { secret } from "./spec.js";
 
@@ -14,6 +15,7 @@ import { secret } from "./spec.js";
  * @typedef {{platform?: {os?: string, architecture?: string, variant?: string}}} Entry
  * @typedef {{container: Container, index?: {manifests?: Entry[]}}} Found
  * @typedef {{image: string, platform: string}} Asked
+ * @typedef {{mediaType?: string, artifactType?: string, digest: string, size: number}} Referrer
  */
 
 /** Reads an address's query. @returns {Asked} */
@@ -39,12 +41,30 @@ function Row({ title, list }) {
   return list?.length ? html`<dt>${title}</dt><dd><code>${list.join(" ")}</code></dd>` : null;
 }
 
-/** All that was done, also where it made no layer. @param {{steps: import("./layers.js").Step[]}} props */
-function History({ steps }) {
-  if (!steps.length) return null;
+/** All that was done, also where it made no layer. @param {{steps: import("./layers.js").Step[], layers: number}} props */
+function History({ steps, layers }) {
+  const empty = steps.some((s) => s.empty_layer);
+  if (!steps.length || (!empty && steps.length === layers)) return null; // the layers say the same
   return html`<section><h2>History</h2><ol class="history">${steps.map((s, i) => html`<li key=${i} class=${s.empty_layer ? "empty" : ""}>
     <code>${madeBy(s) || "It does not say."}</code>${s.empty_layer && html`<span class="unseen"> (no layer)</span>`}</li>`)}</ol>
-    <p class="note">As the image says; nobody has checked it. What is set in soft letters made no layer.</p></section>`;
+    <p class="note">As the image says; nobody has checked it.${empty && " What is set in soft letters made no layer."}</p></section>`;
+}
+
+/** What refers to the image: signatures, SBOMs. It is asked for when somebody wants to know. @param {{query: Asked}} props */
+function Referrers({ query }) {
+  const [list, set] = useState(/** @type {Referrer[] | undefined} */ (undefined));
+  const look = async () => {
+    const at = `v1alpha1/inspect?referrers=true${query.platform ? `&platform=${encodeURIComponent(query.platform)}` : ""}`;
+    set((await call("POST", at, { body: { containerImage: query.image } })).referrers ?? []);
+  };
+  return html`<section><h2>Signatures and other artifacts</h2>
+    ${!list ? html`<div class="actions"><${Action} plain title="Look for what refers to it" act=${look} /></div>`
+      : !list.length ? html`<p class="note" role="status">Its registry knows of nothing that refers to this image.</p>`
+      : html`<div class="scroll" tabindex="0" role="region" aria-label="What refers to the image"><table>
+        <thead><tr><th scope="col">Kind</th><th scope="col">Digest</th><th scope="col" class="number">Size</th></tr></thead>
+        <tbody>${list.map((r) => html`<tr key=${r.digest}><td>${r.artifactType || r.mediaType}</td><td class="digest">${r.digest}</td><td class="number">${size(r.size)}</td></tr>`)}</tbody>
+      </table></div>`}
+  </section>`;
 }
 
 /** @param {{title: string, lines: string[]}} props */
@@ -53,13 +73,13 @@ function Lines({ title, lines }) {
   return html`<section><h2>${title}</h2><pre class="source" tabindex="0" aria-label=${title}>${lines.join("\n")}</pre></section>`;
 }
 
-/** @param {{found: Found, platform: string, choose: (platform: string) => void}} props */
-function Image({ found, platform, choose }) {
+/** @param {{found: Found, query: Asked, choose: (platform: string) => void}} props */
+function Image({ found, query, choose }) {
   const { container } = found;
   const settings = container.config?.config ?? {};
   const created = container.config?.created ?? "";
   const all = platformsOf(found);
-  const shown = platform || all.find((p) => p === `linux/${container.config?.architecture}`);
+  const shown = query.platform || all.find((p) => p === `linux/${container.config?.architecture}`);
   return html`
     <section aria-labelledby="image-title"><h2 id="image-title">${container.registry}/${container.imageName}${container.reference?.includes(":") ? "@" : ":"}${container.reference}</h2>
     ${all.length > 1 && html`<div class="choices" role="group" aria-label="Platform">
@@ -76,7 +96,8 @@ function Image({ found, platform, choose }) {
     <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
-    <${History} steps=${container.config?.history ?? []} />`;
+    <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />
+    <${Referrers} key=${`${query.image} ${query.platform}`} query=${query} />`;
 }
 
 export function Inspect() {
@@ -108,5 +129,5 @@ export function Inspect() {
     </form>
     <div role="status">${query.image && !found && !problem ? html`<p class="note">Asking its registry…</p>` : ""}</div>
     ${problem && html`<div class="failed" role="alert"><h2>It cannot be read</h2><pre class="why">${problem}</pre></div>`}
-    ${found && html`<${Image} found=${found} platform=${query.platform} choose=${(/** @type {string} */ platform) => ask({ ...query, platform })} />`}`;
+    ${found && html`<${Image} found=${found} query=${query} choose=${(/** @type {string} */ platform) => ask({ ...query, platform })} />`}`;
 }

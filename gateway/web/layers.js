@@ -1,5 +1,9 @@
 // The layers of an image, by what each weighs and what made it.
+import { useState } from "preact/hooks";
 import { count, html, size } from "./html.js";
+
+/** How many layers are shown at first: images of packages have a hundred. */
+const first = 8;
 
 /**
  * @typedef {{mediaType?: string, digest: string, size?: number}} Layer
@@ -27,18 +31,23 @@ function Bar({ part }) {
   return html`<svg class="weight" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="all" width="100" height="4" /><rect class="part" width=${Math.max(part * 100, 0.5)} height="4" /></svg>`;
 }
 
-/** @param {{layers: Layer[], history: Step[], largestFirst?: boolean}} props */
-export function Layers({ layers, history, largestFirst }) {
+/**
+ * @param {{layers: Layer[], history: Step[], largestFirst?: boolean, platform?: string}} props platform says for which it is,
+ *   where there are several
+ */
+export function Layers({ layers, history, largestFirst, platform }) {
+  const [whole, show] = useState(false);
   const sizes = layers.map((l) => l.size ?? 0);
   const all = sizes.reduce((a, b) => a + b, 0);
   const by = makers(layers.length, history);
   const rows = layers.map((l, i) => ({ ...l, i, size: sizes[i], by: by[i] }));
   if (largestFirst) rows.sort((a, b) => b.size - a.size);
   return html`<section><h2>Layers</h2>
-    <p class="note">${count(layers.length, "layer")}${all ? `, ${size(all)} to pull` : ""}${largestFirst && layers.length > 1 ? ", the largest first" : layers.length > 1 ? ", the lowest first" : ""}</p>
-    <ol class="layers">${rows.map((l) => html`<li key=${l.i}>
+    <p class="note">${count(layers.length, "layer")}${all ? `, ${size(all)} to pull` : ""}${largestFirst && layers.length > 1 ? ", the largest first" : layers.length > 1 ? ", the lowest first" : ""}${platform ? `, for ${platform}` : ""}</p>
+    <ol class="layers">${rows.slice(0, whole ? undefined : first).map((l) => html`<li key=${l.i}>
       <div class="head"><span class="by">${l.by || "It does not say what made this layer."}</span><span class="number">${l.size ? size(l.size) : ""}</span></div>
       <${Bar} part=${all ? l.size / all : 0} />
       <code class="digest">${l.digest}</code></li>`)}</ol>
+    ${rows.length > first && !whole && html`<p><button type="button" class="pill" onClick=${() => show(true)}>Show all ${rows.length}</button></p>`}
   </section>`;
 }

@@ -14,7 +14,9 @@ import (
 func TestContract(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Basic)
-	up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
+	index := testkit.Index(t, true, "amd64", "arm64")
+	up.Push(t, "library/tool:v1", index)
+	up.Push(t, "library/tool:signature", referring(t, "signature", index))
 	auth := settings{"registry_auth_file": dockerConfig(t, map[string]string{up.Host: testkit.User + ":" + testkit.Password})}
 	auth["admin_registry_auth_file"] = auth["registry_auth_file"]
 	eachShape(t, []string{up.Host}, auth, func(t *testing.T, p *program) {

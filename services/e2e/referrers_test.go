@@ -16,10 +16,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// attach writes an artifact that refers to an image, as a signature does.
-func attach(t testing.TB, up *testkit.Registry, repo, kind string, img v1.Image) string {
+// referring is an artifact that refers to something, as a signature does.
+func referring(t testing.TB, kind string, to partial.Describable) v1.Image {
 	t.Helper()
-	subject, err := partial.Descriptor(img)
+	subject, err := partial.Descriptor(to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +32,13 @@ func attach(t testing.TB, up *testkit.Registry, repo, kind string, img v1.Image)
 	if !ok {
 		t.Fatal("no image")
 	}
+	return signed
+}
+
+// attach writes an artifact that refers to an image.
+func attach(t testing.TB, up *testkit.Registry, repo, kind string, img v1.Image) string {
+	t.Helper()
+	signed := referring(t, kind, img)
 	d, err := signed.Digest()
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,9 @@ func webProgram(t *testing.T) (p *program, base string) {
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
 	s := bare(lab.URL)
 	s["conda_channels"] = "conda-forge=" + lab.URL + "/lab,bioconda=" + lab.URL + "/lab"
-	base = up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	index := testkit.Index(t, true, "amd64", "arm64")
+	base = up.Push(t, "base/index:1", index)
+	up.Push(t, "base/index:signature", referring(t, "signature", index))
 	s["conda_base_image"] = base
 	return oneProcess(t, common(t, []string{up.Host}, s)), base
 }
@@ -178,6 +180,8 @@ func TestWebPageLooksInside(t *testing.T) {
 	b.eval(`document.querySelector("[aria-pressed=false]").click()`)
 	b.await(`document.querySelector("[aria-pressed=true]")?.innerText === "linux/arm64" && document.querySelector(".facts dd").innerText === "arm64"`)
 	b.await(`new URLSearchParams(location.search).get("image") && location.search.includes("arm64")`)
+	b.eval(button("Look for what refers to it") + ".click()")
+	b.await(`document.querySelector("table")?.innerText.includes("application/vnd.signature")`)
 	b.good("inspected", p.url)
 
 	name := p.submit(map[string]any{"containerImage": base, "containerConfig": map[string]any{"env": []string{"GREETING=hello"}}})
@@ -245,7 +249,7 @@ func TestWebPageShowsText(t *testing.T) {
 			`"containerConfig":{"env":["%[1]s"],"cmd":["%[1]s"],"layers":[{"location":"%[1]s"}]},"containerIncludes":["%[1]s"],"creationTime":"%[1]s","containerFile":"%[1]s","buildId":"%[1]s"}`, text),
 		"/v1alpha2/container/" + strings.Repeat("a", 26) + "/status": fmt.Sprintf(`{"status":"DONE","succeeded":false,"reason":"%[1]s","message":"%[1]s"}`, text),
 		"/v1alpha1/inspect": fmt.Sprintf(`{"container":{"registry":"%[1]s","imageName":"%[1]s","reference":"%[1]s","digest":"%[1]s","config":{"created":"%[1]s",`+
-			`"config":{"env":["%[1]s"],"labels":{"%[1]s":"%[1]s"}},"history":[{"created_by":"%[1]s"}]},"manifest":{"layers":[{"digest":"%[1]s","size":1}]}}}`, text),
+			`"config":{"env":["%[1]s"],"labels":{"%[1]s":"%[1]s"}},"history":[{"created_by":"%[1]s"},{"created_by":"%[1]s","empty_layer":true}]},"manifest":{"layers":[{"digest":"%[1]s","size":1}]}}}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1/lock":   fmt.Sprintf(`{"locks":[{"platform":"x","packages":[{"name":"%[1]s","license":"%[1]s"}]}]}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1/events": "event: phase\nid: 0\ndata: " + probe + "\n\nevent: log\nid: 1\ndata: " + probe + "\n\nevent: log\nid: 2\ndata:  50%\ndata: \x1b[1;31mred \x1b[2K" + probe + "\x1b[0m plain\n\nevent: done\nid: 1\ndata: {\"succeeded\":false,\"message\":\"" + text + "\"}\n\n",
 	}

@@ -24,7 +24,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// InspectImage returns one image and, of a multi-platform image, also its index.
+// InspectImage returns one image and, of a multi-platform image, also its index, and what
+// refers to them if that is wanted.
 func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageRequest) (*inspectv1.InspectImageResponse, error) {
 	image, platform, err := parse(req)
 	if err != nil {
@@ -51,6 +52,15 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if err != nil {
 		return nil, err
 	}
+	out, err := s.describe(ctx, l, doc, platform)
+	if err == nil && req.GetReferrers() {
+		err = l.addReferrers(ctx, out, doc.Digest)
+	}
+	return out, err
+}
+
+// describe returns what a document is: an index, with an image of it, or an image.
+func (s *Service) describe(ctx context.Context, l look, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
 	if oci.IsIndex(doc.MediaType) {
 		return s.index(ctx, l, doc, platform)
 	}

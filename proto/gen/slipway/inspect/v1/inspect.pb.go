@@ -32,7 +32,9 @@ type InspectImageRequest struct {
 	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
 	// Query parameter: which image of a multi-platform image to return, e.g.
 	// "linux/arm64". Absent: that for linux/amd64, or else the first.
-	Platform      *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// Query parameter: whether to list what refers to the image, too.
+	Referrers     *bool `protobuf:"varint,3,opt,name=referrers,proto3,oneof" json:"referrers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -79,6 +81,13 @@ func (x *InspectImageRequest) GetPlatform() string {
 		return *x.Platform
 	}
 	return ""
+}
+
+func (x *InspectImageRequest) GetReferrers() bool {
+	if x != nil && x.Referrers != nil {
+		return *x.Referrers
+	}
+	return false
 }
 
 // ImageQuery names an image and, if it is not public, who is asking.
@@ -207,7 +216,10 @@ type InspectImageResponse struct {
 	// One image. Absent if the index has no entry that is one.
 	Container *ContainerInspection `protobuf:"bytes,1,opt,name=container,proto3,oneof" json:"container,omitempty"`
 	// The index of a multi-platform image.
-	Index         *IndexInspection `protobuf:"bytes,2,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	Index *IndexInspection `protobuf:"bytes,2,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	// What refers to the index, and then what refers to the image, if that was asked for:
+	// signatures, SBOMs.
+	Referrers     []*Descriptor `protobuf:"bytes,3,rep,name=referrers,proto3" json:"referrers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -252,6 +264,13 @@ func (x *InspectImageResponse) GetContainer() *ContainerInspection {
 func (x *InspectImageResponse) GetIndex() *IndexInspection {
 	if x != nil {
 		return x.Index
+	}
+	return nil
+}
+
+func (x *InspectImageResponse) GetReferrers() []*Descriptor {
+	if x != nil {
+		return x.Referrers
 	}
 	return nil
 }
@@ -924,7 +943,10 @@ type Descriptor struct {
 	// Annotations.
 	Annotations map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The platform that it is for, in an index.
-	Platform      *Platform `protobuf:"bytes,5,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	Platform *Platform `protobuf:"bytes,5,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// What kind of artifact it is, e.g. "application/spdx+json"; of what refers to an
+	// image alone.
+	ArtifactType  *string `protobuf:"bytes,6,opt,name=artifact_type,json=artifactType,proto3,oneof" json:"artifact_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -992,6 +1014,13 @@ func (x *Descriptor) GetPlatform() *Platform {
 		return x.Platform
 	}
 	return nil
+}
+
+func (x *Descriptor) GetArtifactType() string {
+	if x != nil && x.ArtifactType != nil {
+		return *x.ArtifactType
+	}
+	return ""
 }
 
 // Platform is an operating system and a CPU architecture.
@@ -1236,11 +1265,14 @@ var File_slipway_inspect_v1_inspect_proto protoreflect.FileDescriptor
 
 const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\n" +
-	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\"y\n" +
+	" slipway/inspect/v1/inspect.proto\x12\x12slipway.inspect.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\"\xaa\x01\n" +
 	"\x13InspectImageRequest\x124\n" +
 	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
-	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01B\v\n" +
-	"\t_platform\"\xf4\x03\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12!\n" +
+	"\treferrers\x18\x03 \x01(\bH\x01R\treferrers\x88\x01\x01B\v\n" +
+	"\t_platformB\f\n" +
+	"\n" +
+	"_referrers\"\xf4\x03\n" +
 	"\n" +
 	"ImageQuery\x12-\n" +
 	"\x0fcontainer_image\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x0econtainerImage\x122\n" +
@@ -1253,10 +1285,11 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x16platform_refresh_token\x18\b \x01(\tR\x14platformRefreshToken\x12.\n" +
 	"\x13tower_refresh_token\x18\t \x01(\tR\x11towerRefreshTokenB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\xba\x01\n" +
+	"\x13_tower_workspace_id\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
-	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01B\f\n" +
+	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +
+	"\treferrers\x18\x03 \x03(\v2\x1e.slipway.inspect.v1.DescriptorR\treferrersB\f\n" +
 	"\n" +
 	"_containerB\b\n" +
 	"\x06_index\"\xf0\x03\n" +
@@ -1367,7 +1400,7 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\tmanifests\x18\x04 \x03(\v2\x1e.slipway.inspect.v1.DescriptorR\tmanifestsB\x11\n" +
 	"\x0f_schema_versionB\r\n" +
 	"\v_media_typeB\t\n" +
-	"\a_digest\"\xee\x02\n" +
+	"\a_digest\"\xaa\x03\n" +
 	"\n" +
 	"Descriptor\x12\"\n" +
 	"\n" +
@@ -1375,14 +1408,16 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12\x1d\n" +
 	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01\x12Q\n" +
 	"\vannotations\x18\x04 \x03(\v2/.slipway.inspect.v1.Descriptor.AnnotationsEntryR\vannotations\x12=\n" +
-	"\bplatform\x18\x05 \x01(\v2\x1c.slipway.inspect.v1.PlatformH\x03R\bplatform\x88\x01\x01\x1a>\n" +
+	"\bplatform\x18\x05 \x01(\v2\x1c.slipway.inspect.v1.PlatformH\x03R\bplatform\x88\x01\x01\x12(\n" +
+	"\rartifact_type\x18\x06 \x01(\tH\x04R\fartifactType\x88\x01\x01\x1a>\n" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
 	"\v_media_typeB\t\n" +
 	"\a_digestB\a\n" +
 	"\x05_sizeB\v\n" +
-	"\t_platform\"\xe1\x01\n" +
+	"\t_platformB\x10\n" +
+	"\x0e_artifact_type\"\xe1\x01\n" +
 	"\bPlatform\x12'\n" +
 	"\farchitecture\x18\x01 \x01(\tH\x00R\farchitecture\x88\x01\x01\x12\x13\n" +
 	"\x02os\x18\x02 \x01(\tH\x01R\x02os\x88\x01\x01\x12#\n" +
@@ -1444,27 +1479,28 @@ var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	3,  // 1: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
 	9,  // 2: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
-	4,  // 3: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	8,  // 4: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	6,  // 5: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	7,  // 6: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	5,  // 7: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
-	15, // 8: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	10, // 9: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	10, // 10: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	10, // 11: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	16, // 12: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	11, // 13: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	13, // 14: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
-	0,  // 15: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
-	12, // 16: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	2,  // 17: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	14, // 18: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	17, // [17:19] is the sub-list for method output_type
-	15, // [15:17] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	10, // 3: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
+	4,  // 4: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
+	8,  // 5: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	6,  // 6: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	7,  // 7: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	5,  // 8: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	15, // 9: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	10, // 10: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	10, // 11: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	10, // 12: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	16, // 13: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	11, // 14: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	13, // 15: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	0,  // 16: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
+	12, // 17: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	2,  // 18: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	14, // 19: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_slipway_inspect_v1_inspect_proto_init() }

@@ -1,0 +1,22 @@
+// What an image is made of, looked up when somebody wants to see it: it counts as a pull.
+import { useState } from "preact/hooks";
+import { Action } from "./action.js";
+import { call } from "./api.js";
+import { html } from "./html.js";
+import { Layers } from "./layers.js";
+
+/** @typedef {{config?: {history?: import("./layers.js").Step[]}, manifest?: {layers?: import("./layers.js").Layer[]}}} Image */
+
+/**
+ * @param {{name: () => Promise<string>, platform?: string}} props name finds what the image is pulled by
+ */
+export function Inside({ name, platform }) {
+  const [image, set] = useState(/** @type {Image | undefined} */ (undefined));
+  const one = platform?.split(",")[0];
+  const look = async () => {
+    const at = `v1alpha1/inspect${one ? `?platform=${encodeURIComponent(one)}` : ""}`;
+    set((await call("POST", at, { body: { containerImage: await name() } })).container);
+  };
+  if (!image) return html`<div class="actions"><${Action} plain title="Show its layers" act=${look} /></div>`;
+  return html`<${Layers} layers=${image.manifest?.layers ?? []} history=${image.config?.history ?? []} platform=${one !== platform ? one : ""} largestFirst />`;
+}
