@@ -61,10 +61,11 @@ function Known({ record, watch }) {
   };
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
-  const verdict = end ? (end.succeeded ? "It was made." : "It failed.") : place ? `It waits in the queue, at place ${place}.` : "It is being made.";
+  const cancelled = end?.reason === "cancelled";
+  const verdict = end ? (end.succeeded ? "It was made." : cancelled ? "It was cancelled." : "It failed.") : place ? `It waits in the queue, at place ${place}.` : "It is being made.";
   return html`
     <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
-    ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
+    ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reason} message=${end.message} />`}
     ${name && html`<${Copied} large text=${name} what="the name" />`}
     <${Actions} record=${record} running=${!end} name=${name} ask=${ask} />
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />

@@ -48,9 +48,10 @@ async function collect(entry, path, into) {
 
 /**
  * A place to put files: what was put there is said, and can be taken away.
- * @param {{title: string, note: string, of: import("@preact/signals").Signal<import("./pack.js").Layer | undefined>, into?: string, folder?: boolean}} props
+ * @param {{title: string, note: string, of: import("@preact/signals").Signal<import("./pack.js").Layer | undefined>, into?: string,
+ *   folder?: boolean, taken?: (items: Item[]) => Promise<void>}} props folder is for one that is whole; taken hears what it is
  */
-export function Files({ title, note, of, into = "", folder }) {
+export function Files({ title, note, of, into = "", folder, taken }) {
   const [problem, say] = useState("");
   const [over, hover] = useState(false);
   /** @param {Promise<{items: Item[]}>} from */
@@ -59,7 +60,9 @@ export function Files({ title, note, of, into = "", folder }) {
     try {
       const { items } = await from;
       if (items.length > most) throw new Unfit(`These are more than ${most.toLocaleString()} files. The command line sends more.`);
-      if (items.length) of.value = await pack(items, into);
+      if (!items.length) return;
+      of.value = await pack(items, into);
+      await taken?.(items);
     } catch (err) {
       say(err instanceof Unfit ? err.message : "They cannot be read.");
     }

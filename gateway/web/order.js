@@ -28,8 +28,8 @@ export const settings = signal({ entrypoint: "", cmd: "", workingDir: "", env: "
 
 export const usualChannels = ["conda-forge", "bioconda"];
 
-/** Where a search looks, and a solve. */
-export const searched = computed(() => (channels.value.length ? channels.value : usualChannels));
+/** Where a search looks, and a solve; those with a login are not for addresses. */
+export const searched = computed(() => (channels.value.length ? channels.value.filter((c) => !secret(c)) : usualChannels));
 
 
 /** Whether packages are chosen one by one. */

@@ -25,6 +25,10 @@ function searching() {
   problem.value = "";
   active.value = -1;
   if (!q) return undefined;
+  if (!where.length) {
+    problem.value = "Channels with a login are not searched. What you type is taken as it is: press Enter.";
+    return undefined;
+  }
   const ended = new AbortController();
   const wait = setTimeout(async () => {
     try {

@@ -41,22 +41,25 @@ function Text({ id, title, of, example, note, folder }) {
   </div>`;
 }
 
-/**
- * Takes a folder that was dropped: its Dockerfile is the text, all of it is the context.
- * @param {DataTransfer} from
- */
+/** Takes the Dockerfile of a folder, unless there is one already. @param {import("./pack.js").Item[]} items */
+async function takeRecipe(items) {
+  const recipe = items.find((i) => i.path === "Dockerfile");
+  if (recipe && !dockerfile.value.trim()) dockerfile.value = await recipe.file.text();
+}
+
+/** Takes a folder that was dropped: all of it is the context. @param {DataTransfer} from */
 async function takeFolder(from) {
   const { items } = await dropped(from);
-  const recipe = items.find((i) => i.path === "Dockerfile");
-  if (recipe) dockerfile.value = await recipe.file.text();
   context.value = await pack(items, "");
+  dockerfile.value = "";
+  await takeRecipe(items);
 }
 
 export function Dockerfile() {
   return html`<${Text} id="dockerfile" title="Dockerfile" of=${dockerfile} folder=${takeFolder}
     example=${"FROM docker.io/library/debian:bookworm-slim\nRUN apt-get update && apt-get install -y …"}
     note="Write or paste it, or drop the file here, or the folder that it is in." />
-    <${Files} folder title="Folder that it copies from" note="What it copies comes from a folder: drop that here, or" of=${context} />`;
+    <${Files} folder title="Folder that it copies from" note="What it copies comes from a folder: drop that here, or" of=${context} taken=${takeRecipe} />`;
 }
 
 export function Environment() {

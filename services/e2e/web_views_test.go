@@ -51,6 +51,15 @@ func TestWebPageTakesWhatIsTyped(t *testing.T) {
 	b.eval(`document.querySelector("#channels").select()`)
 	b.press("https://me:secret@example.org/lab, https://example.org/t/secret/lab, conda-forge" + kb.Tab)
 	b.await(`location.search.endsWith("&channel=conda-forge&platform=linux%2Farm64&format=sif")`)
+	b.put("#search", "tab")
+	b.await(`document.querySelectorAll("#found li").length === 1`)
+	b.mu.Lock()
+	for _, url := range b.asked {
+		if strings.Contains(url, "secret") {
+			t.Errorf("it asks for %s", url)
+		}
+	}
+	b.mu.Unlock()
 	b.eval(`document.querySelector("#image").select()`)
 	b.press(name)
 	b.await(`!location.search.includes("image=")`)
