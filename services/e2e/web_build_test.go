@@ -137,6 +137,7 @@ func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
 // TestWebPageBuildsAFolder builds a Dockerfile with the folder that it is in.
 func TestWebPageBuildsAFolder(t *testing.T) {
 	t.Parallel()
+	needBuilds(t)
 	browser := newChromium(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))
