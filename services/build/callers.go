@@ -16,6 +16,7 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_ListBuilds_FullMethodName,
 			buildv1.BuildService_GetBuildStatus_FullMethodName,
 			buildv1.BuildService_GetBuildLock_FullMethodName,
+			buildv1.BuildService_GetQueue_FullMethodName,
 			buildv1.BuildService_StreamLogs_FullMethodName,
 		}},
 		{Roles: []string{"container"}, Calls: []string{

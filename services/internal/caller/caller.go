@@ -102,6 +102,20 @@ type Gate struct {
 	Anonymous bool
 }
 
+// Administrator lets in only the platform's administrator, whom the call's Bearer token
+// names; to others fault.Denied says refusal.
+func (g Gate) Administrator(ctx context.Context, refusal string) error {
+	t, ok := bearer(rpc.CallFrom(ctx).Authorization)
+	if !ok {
+		return fault.Unauthenticated.Newf("%s: send their access token as Authorization: Bearer", refusal)
+	}
+	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: t})
+	if err == nil && !resp.GetAdministrator() {
+		return fault.Denied.Newf("%s", refusal)
+	}
+	return err
+}
+
 // Identify confirms a claim; nil is an anonymous caller. A Bearer token in the
 // call's Authorization header wins over the claim's. fault.Invalid for a
 // platform that is not believed, fault.Unauthenticated for a token that the

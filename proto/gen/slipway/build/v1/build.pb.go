@@ -760,6 +760,254 @@ func (x *GetBuildLockResponse) GetText() string {
 	return ""
 }
 
+// GetQueueRequest has no parameters.
+type GetQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQueueRequest) Reset() {
+	*x = GetQueueRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQueueRequest) ProtoMessage() {}
+
+func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
+func (*GetQueueRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
+}
+
+// GetQueueResponse is what builders have to do, and who they are.
+type GetQueueResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What waits and runs, by engine and architecture; kinds of builds of which there is
+	// none, and that no worker could make, are absent.
+	Backlog []*Backlog `protobuf:"bytes,1,rep,name=backlog,proto3" json:"backlog,omitempty"`
+	// The workers that were heard of lately, by name.
+	Workers       []*Worker `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetQueueResponse) Reset() {
+	*x = GetQueueResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetQueueResponse) ProtoMessage() {}
+
+func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
+func (*GetQueueResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetQueueResponse) GetBacklog() []*Backlog {
+	if x != nil {
+		return x.Backlog
+	}
+	return nil
+}
+
+func (x *GetQueueResponse) GetWorkers() []*Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+// Backlog is the builds of a kind that have not ended.
+type Backlog struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The engine that makes them, e.g. "buildkit".
+	Engine *string `protobuf:"bytes,1,opt,name=engine,proto3,oneof" json:"engine,omitempty"`
+	// The architecture, e.g. "amd64"; "any" where it does not matter.
+	Architecture *string `protobuf:"bytes,2,opt,name=architecture,proto3,oneof" json:"architecture,omitempty"`
+	// How many wait.
+	Queued *int32 `protobuf:"varint,3,opt,name=queued,proto3,oneof" json:"queued,omitempty"`
+	// How many run.
+	Running *int32 `protobuf:"varint,4,opt,name=running,proto3,oneof" json:"running,omitempty"`
+	// Since when the oldest waits; absent where none does.
+	WaitingSince  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Backlog) Reset() {
+	*x = Backlog{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backlog) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backlog) ProtoMessage() {}
+
+func (x *Backlog) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
+func (*Backlog) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Backlog) GetEngine() string {
+	if x != nil && x.Engine != nil {
+		return *x.Engine
+	}
+	return ""
+}
+
+func (x *Backlog) GetArchitecture() string {
+	if x != nil && x.Architecture != nil {
+		return *x.Architecture
+	}
+	return ""
+}
+
+func (x *Backlog) GetQueued() int32 {
+	if x != nil && x.Queued != nil {
+		return *x.Queued
+	}
+	return 0
+}
+
+func (x *Backlog) GetRunning() int32 {
+	if x != nil && x.Running != nil {
+		return *x.Running
+	}
+	return 0
+}
+
+func (x *Backlog) GetWaitingSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WaitingSince
+	}
+	return nil
+}
+
+// Worker is a process that makes images.
+type Worker struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its name, e.g. its host's.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// How many builds it makes at a time.
+	Slots *int32 `protobuf:"varint,2,opt,name=slots,proto3,oneof" json:"slots,omitempty"`
+	// What it can make: engine and architecture, e.g. "buildkit/amd64".
+	Makes []string `protobuf:"bytes,3,rep,name=makes,proto3" json:"makes,omitempty"`
+	// What it cannot make, and why, in words for an operator.
+	Problems      []string `protobuf:"bytes,4,rep,name=problems,proto3" json:"problems,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Worker) Reset() {
+	*x = Worker{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Worker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Worker) ProtoMessage() {}
+
+func (x *Worker) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Worker.ProtoReflect.Descriptor instead.
+func (*Worker) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Worker) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *Worker) GetSlots() int32 {
+	if x != nil && x.Slots != nil {
+		return *x.Slots
+	}
+	return 0
+}
+
+func (x *Worker) GetMakes() []string {
+	if x != nil {
+		return x.Makes
+	}
+	return nil
+}
+
+func (x *Worker) GetProblems() []string {
+	if x != nil {
+		return x.Problems
+	}
+	return nil
+}
+
 // SubmitBuildRequest is an image to make.
 type SubmitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -807,7 +1055,7 @@ type SubmitBuildRequest struct {
 
 func (x *SubmitBuildRequest) Reset() {
 	*x = SubmitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +1067,7 @@ func (x *SubmitBuildRequest) String() string {
 func (*SubmitBuildRequest) ProtoMessage() {}
 
 func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1080,7 @@ func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildRequest.ProtoReflect.Descriptor instead.
 func (*SubmitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitBuildRequest) GetContentId() string {
@@ -949,7 +1197,7 @@ type SubmitBuildResponse struct {
 
 func (x *SubmitBuildResponse) Reset() {
 	*x = SubmitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1209,7 @@ func (x *SubmitBuildResponse) String() string {
 func (*SubmitBuildResponse) ProtoMessage() {}
 
 func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1222,7 @@ func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildResponse.ProtoReflect.Descriptor instead.
 func (*SubmitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubmitBuildResponse) GetBuildId() string {
@@ -1011,7 +1259,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1271,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1284,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -1080,7 +1328,7 @@ type AwaitBuildResponse struct {
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1092,7 +1340,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1105,7 +1353,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -1182,7 +1430,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1442,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1455,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -1248,7 +1496,7 @@ type LocateBuildResponse struct {
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1508,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1521,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -1355,7 +1603,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1615,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1628,7 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
 }
 
 // ListEnginesResponse is what the workers can do.
@@ -1394,7 +1642,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1654,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1667,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -1445,7 +1693,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +1705,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +1718,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Engine) GetName() string {
@@ -1505,7 +1753,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1765,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1778,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1552,7 +1800,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +1812,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +1825,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1603,7 +1851,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1863,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1876,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -1665,7 +1913,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1925,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1938,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -1723,7 +1971,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1735,7 +1983,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1748,7 +1996,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -1856,7 +2104,29 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14GetBuildLockResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x17\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
-	"\x05_text\"\xfd\x04\n" +
+	"\x05_text\"\x11\n" +
+	"\x0fGetQueueRequest\"{\n" +
+	"\x10GetQueueResponse\x123\n" +
+	"\abacklog\x18\x01 \x03(\v2\x19.slipway.build.v1.BacklogR\abacklog\x122\n" +
+	"\aworkers\x18\x02 \x03(\v2\x18.slipway.build.v1.WorkerR\aworkers\"\xff\x01\n" +
+	"\aBacklog\x12\x1b\n" +
+	"\x06engine\x18\x01 \x01(\tH\x00R\x06engine\x88\x01\x01\x12'\n" +
+	"\farchitecture\x18\x02 \x01(\tH\x01R\farchitecture\x88\x01\x01\x12\x1b\n" +
+	"\x06queued\x18\x03 \x01(\x05H\x02R\x06queued\x88\x01\x01\x12\x1d\n" +
+	"\arunning\x18\x04 \x01(\x05H\x03R\arunning\x88\x01\x01\x12?\n" +
+	"\rwaiting_since\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\fwaitingSinceB\t\n" +
+	"\a_engineB\x0f\n" +
+	"\r_architectureB\t\n" +
+	"\a_queuedB\n" +
+	"\n" +
+	"\b_running\"\x81\x01\n" +
+	"\x06Worker\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x19\n" +
+	"\x05slots\x18\x02 \x01(\x05H\x01R\x05slots\x88\x01\x01\x12\x14\n" +
+	"\x05makes\x18\x03 \x03(\tR\x05makes\x12\x1a\n" +
+	"\bproblems\x18\x04 \x03(\tR\bproblemsB\a\n" +
+	"\x05_nameB\b\n" +
+	"\x06_slots\"\xfd\x04\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -1936,13 +2206,14 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xd0\b\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xbc\t\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
 	"\rDescribeBuild\x12&.slipway.build.v1.DescribeBuildRequest\x1a'.slipway.build.v1.DescribeBuildResponse\"*\x82\xd3\xe4\x93\x02$b\x05build\x12\x1b/v1alpha1/builds/{build_id}\x12\x8f\x01\n" +
 	"\x0eGetBuildStatus\x12'.slipway.build.v1.GetBuildStatusRequest\x1a(.slipway.build.v1.GetBuildStatusResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha1/builds/{build_id}/status\x12\x87\x01\n" +
-	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12Z\n" +
+	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12j\n" +
+	"\bGetQueue\x12!.slipway.build.v1.GetQueueRequest\x1a\".slipway.build.v1.GetQueueResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1alpha1/queue\x12Z\n" +
 	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12W\n" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
@@ -1965,7 +2236,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                   // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),         // 1: slipway.build.v1.ListBuildsRequest
@@ -1977,77 +2248,86 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*GetBuildStatusResponse)(nil),    // 7: slipway.build.v1.GetBuildStatusResponse
 	(*GetBuildLockRequest)(nil),       // 8: slipway.build.v1.GetBuildLockRequest
 	(*GetBuildLockResponse)(nil),      // 9: slipway.build.v1.GetBuildLockResponse
-	(*SubmitBuildRequest)(nil),        // 10: slipway.build.v1.SubmitBuildRequest
-	(*SubmitBuildResponse)(nil),       // 11: slipway.build.v1.SubmitBuildResponse
-	(*AwaitBuildRequest)(nil),         // 12: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),        // 13: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),        // 14: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),       // 15: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),        // 16: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),       // 17: slipway.build.v1.ListEnginesResponse
-	(*Engine)(nil),                    // 18: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),        // 19: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),       // 20: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),         // 21: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 22: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 23: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),     // 24: google.protobuf.Timestamp
-	(*v1.Compression)(nil),            // 25: slipway.container.v1.Compression
-	(*v11.PlatformLock)(nil),          // 26: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                    // 27: slipway.build.v1.Recipe
-	(*Target)(nil),                    // 28: slipway.build.v1.Target
-	(*v12.Identity)(nil),              // 29: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil), // 30: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                 // 31: slipway.container.v1.Source
+	(*GetQueueRequest)(nil),           // 10: slipway.build.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),          // 11: slipway.build.v1.GetQueueResponse
+	(*Backlog)(nil),                   // 12: slipway.build.v1.Backlog
+	(*Worker)(nil),                    // 13: slipway.build.v1.Worker
+	(*SubmitBuildRequest)(nil),        // 14: slipway.build.v1.SubmitBuildRequest
+	(*SubmitBuildResponse)(nil),       // 15: slipway.build.v1.SubmitBuildResponse
+	(*AwaitBuildRequest)(nil),         // 16: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),        // 17: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),        // 18: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),       // 19: slipway.build.v1.LocateBuildResponse
+	(*ListEnginesRequest)(nil),        // 20: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),       // 21: slipway.build.v1.ListEnginesResponse
+	(*Engine)(nil),                    // 22: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),        // 23: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),       // 24: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),         // 25: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 26: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 27: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),     // 28: google.protobuf.Timestamp
+	(*v1.Compression)(nil),            // 29: slipway.container.v1.Compression
+	(*v11.PlatformLock)(nil),          // 30: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                    // 31: slipway.build.v1.Recipe
+	(*Target)(nil),                    // 32: slipway.build.v1.Target
+	(*v12.Identity)(nil),              // 33: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil), // 34: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                 // 35: slipway.container.v1.Source
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	24, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	25, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	24, // 4: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	26, // 5: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	27, // 6: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	28, // 7: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	29, // 8: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	10, // 9: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	30, // 10: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	31, // 11: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	0,  // 12: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	24, // 13: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	24, // 14: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	24, // 15: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	28, // 16: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	29, // 17: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 18: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	18, // 19: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	23, // 20: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	13, // 21: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 22: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 23: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 24: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 25: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 26: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	12, // 27: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	14, // 28: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	16, // 29: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	19, // 30: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 31: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 32: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 33: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 34: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 35: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 36: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	13, // 37: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	15, // 38: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	17, // 39: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	20, // 40: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 41: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	32, // [32:42] is the sub-list for method output_type
-	22, // [22:32] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	28, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	29, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	28, // 4: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	30, // 5: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	12, // 6: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
+	13, // 7: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
+	28, // 8: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	31, // 9: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	32, // 10: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	33, // 11: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	14, // 12: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	34, // 13: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	35, // 14: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	0,  // 15: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	28, // 16: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	28, // 17: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	28, // 18: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	32, // 19: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	33, // 20: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 21: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	22, // 22: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	27, // 23: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	17, // 24: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 25: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 26: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 27: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 28: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 29: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	14, // 30: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	16, // 31: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	18, // 32: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	20, // 33: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	23, // 34: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	25, // 35: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 36: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 37: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 38: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 39: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 40: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	15, // 41: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	17, // 42: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	19, // 43: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	21, // 44: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	24, // 45: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	26, // 46: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -2060,13 +2340,15 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[4].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[6].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[8].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   23,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	BuildService_DescribeBuild_FullMethodName  = "/slipway.build.v1.BuildService/DescribeBuild"
 	BuildService_GetBuildStatus_FullMethodName = "/slipway.build.v1.BuildService/GetBuildStatus"
 	BuildService_GetBuildLock_FullMethodName   = "/slipway.build.v1.BuildService/GetBuildLock"
+	BuildService_GetQueue_FullMethodName       = "/slipway.build.v1.BuildService/GetQueue"
 	BuildService_SubmitBuild_FullMethodName    = "/slipway.build.v1.BuildService/SubmitBuild"
 	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
 	BuildService_LocateBuild_FullMethodName    = "/slipway.build.v1.BuildService/LocateBuild"
@@ -49,6 +50,9 @@ type BuildServiceClient interface {
 	// GetBuildLock returns the Conda packages that the request of a build stood for
 	// when it was made. NOT_FOUND where that is not known.
 	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
+	// GetQueue returns what waits and runs, and the workers. For the platform's
+	// administrator, whom the Bearer token names.
+	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a
 	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
@@ -113,6 +117,16 @@ func (c *buildServiceClient) GetBuildLock(ctx context.Context, in *GetBuildLockR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetBuildLockResponse)
 	err := c.cc.Invoke(ctx, BuildService_GetBuildLock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetQueueResponse)
+	err := c.cc.Invoke(ctx, BuildService_GetQueue_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +218,9 @@ type BuildServiceServer interface {
 	// GetBuildLock returns the Conda packages that the request of a build stood for
 	// when it was made. NOT_FOUND where that is not known.
 	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
+	// GetQueue returns what waits and runs, and the workers. For the platform's
+	// administrator, whom the Bearer token names.
+	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	// SubmitBuild makes sure that an image exists or will exist: it finds the
 	// image, joins a running build, or queues a new one. It never waits for a
 	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
@@ -245,6 +262,9 @@ func (UnimplementedBuildServiceServer) GetBuildStatus(context.Context, *GetBuild
 }
 func (UnimplementedBuildServiceServer) GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuildLock not implemented")
+}
+func (UnimplementedBuildServiceServer) GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetQueue not implemented")
 }
 func (UnimplementedBuildServiceServer) SubmitBuild(context.Context, *SubmitBuildRequest) (*SubmitBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitBuild not implemented")
@@ -353,6 +373,24 @@ func _BuildService_GetBuildLock_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(BuildServiceServer).GetBuildLock(ctx, req.(*GetBuildLockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_GetQueue_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).GetQueue(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_GetQueue_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).GetQueue(ctx, req.(*GetQueueRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -480,6 +518,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBuildLock",
 			Handler:    _BuildService_GetBuildLock_Handler,
+		},
+		{
+			MethodName: "GetQueue",
+			Handler:    _BuildService_GetQueue_Handler,
 		},
 		{
 			MethodName: "SubmitBuild",

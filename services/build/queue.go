@@ -1,0 +1,69 @@
+package build
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/caller"
+)
+
+// GetQueue tells the administrator what waits and runs, and of the workers that this
+// replica has heard of.
+func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*buildv1.GetQueueResponse, error) {
+	gate := caller.Gate{Platform: s.deps.Platform}
+	if err := gate.Administrator(ctx, "The queue is shown to the platform's administrator"); err != nil {
+		return nil, err
+	}
+	all, err := s.store.unfinished(ctx)
+	if err != nil {
+		return nil, s.deps.DB.Fault("counting builds", err)
+	}
+	live := s.workers.live()
+	for _, c := range s.workers.capabilities() {
+		all[c] = all[c] // one that has nothing to do is shown, too
+	}
+	kinds := slices.SortedFunc(maps.Keys(all), func(a, b capability) int {
+		return cmp.Or(cmp.Compare(a.engine, b.engine), cmp.Compare(a.architecture, b.architecture))
+	})
+	out := &buildv1.GetQueueResponse{}
+	for _, c := range kinds {
+		out.Backlog = append(out.Backlog, all[c].shown(c))
+	}
+	for _, w := range live {
+		out.Workers = append(out.Workers, w.shown())
+	}
+	slices.SortFunc(out.Workers, func(a, b *buildv1.Worker) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	return out, nil
+}
+
+func (u unfinished) shown(c capability) *buildv1.Backlog {
+	b := &buildv1.Backlog{
+		Engine: proto.String(c.engine), Architecture: proto.String(c.architecture), Queued: proto.Int32(int32(u.queued)), Running: proto.Int32(int32(u.running)),
+	}
+	if u.queued > 0 {
+		b.WaitingSince = timestamppb.New(u.oldest)
+	}
+	return b
+}
+
+func (w sighting) shown() *buildv1.Worker {
+	out := &buildv1.Worker{Name: proto.String(w.what.GetWorker()), Slots: proto.Int32(w.what.GetSlots())}
+	for _, c := range w.what.GetCapabilities() {
+		out.Makes = append(out.Makes, c.GetEngine()+"/"+c.GetArchitecture())
+	}
+	slices.Sort(out.Makes)
+	if p := w.what.GetProblem(); p != "" {
+		out.Problems = append(out.Problems, p)
+	}
+	for _, p := range w.what.GetProblems() {
+		out.Problems = append(out.Problems, p.GetEngine()+": "+cmp.Or(p.GetProblem(), "starting"))
+	}
+	return out
+}
