@@ -69,15 +69,15 @@ export function View() {
       choose(to);
       go(0);
     }} />
-    <form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
+    ${(runs.length > 0 || search) && html`<form class="look" role="search" onSubmit=${(/** @type {Event} */ e) => {
       e.preventDefault();
       go(0);
       find(typed.trim());
     }}><label for="find">Find</label><div class="line"><input id="find" type="search" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="rnaseq status:FAILED after:2026-01-31"
-        value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button second">Find</button></div></form>
+        value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button second">Find</button></div></form>`}
     <${Waiting} of=${list} what="The runs" />
     ${list.value && !runs.length && (search ? html`<p class="empty">No run is like that.</p>`
-      : html`<p class="empty">No runs here yet. Nextflow reports them with <code>-with-tower</code>, to the address <code>${new URL("api", root).href}</code> and with one of your access tokens:</p>
+      : html`<p class="empty">No runs here yet. Nextflow reports them with <code>-with-tower</code>, to the address <code>${new URL("api", root).href}</code> and with <a href=${new URL("view/tokens", root).href}>one of your access tokens</a>:</p>
         <pre class="source" tabindex="0" aria-label="How Nextflow reports runs">${`export TOWER_ACCESS_TOKEN=…${space ? `\nexport TOWER_WORKSPACE_ID=${space}` : ""}\nexport TOWER_API_ENDPOINT=${new URL("api", root).href}\nnextflow run hello -with-tower`}</pre>`)}
     ${runs.length > 0 && html`<ul class="rows">${runs.map((r) => html`<${Row} key=${r.workflow.id} item=${r} />`)}</ul>
       <${Pager} what="runs" offset=${offset} most=${most} total=${list.value.totalSize ?? 0} go=${go} />`}`;

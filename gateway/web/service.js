@@ -1,8 +1,8 @@
 // What operators see: how much the service is used, and what it can do now.
 import { useState } from "preact/hooks";
 import { call } from "./api.js";
-import { html } from "./html.js";
-import { useLoad, Waiting } from "./load.js";
+import { count, html, moment } from "./html.js";
+import { useAgain, useLoad, Waiting } from "./load.js";
 import { Bars } from "./plot.js";
 
 /** How many days are shown. */
@@ -53,13 +53,38 @@ function Abilities() {
   if (!got.value) return html`<${Waiting} of=${got} what="What the service can do" />`;
   return html`<ul class="rows">${(got.value.abilities ?? []).map((/** @type {any} */ a) => html`<li key=${a.name}><div class="what"><strong>${abilities[a.name] ?? a.name}</strong>
     <p class="note">${a.problem || (a.platforms ?? []).join(", ")}</p></div><span class=${`state ${a.available ? "good" : ""}`}>${a.available ? "Yes" : "No"}</span></li>`)}</ul>
-    <p class="note">Slipway ${got.value.productVersion}. Everything else is in the metrics, for Prometheus, at the address <code>admin_addr</code>.</p>`;
+    <p class="note">Slipway ${got.value.productVersion}. The age of channels and the size of the store are in the metrics, for Prometheus, at <code>admin_addr</code>.</p>`;
+}
+
+/**
+ * @typedef {{engine: string, architecture: string, queued?: number, running?: number, waitingSince?: string}} Backlog
+ * @typedef {{name: string, slots?: number, makes?: string[], problems?: string[]}} Worker
+ */
+
+/** @type {Record<string, string>} what an engine makes */
+const engines = { buildkit: "Recipes with steps", conda: "Packages without steps", freeze: "Frozen images", sif: "Singularity images" };
+
+/** The queue as it is, and who works on it. */
+function Queue() {
+  const got = useLoad((signal) => call("GET", "v1alpha1/queue", { signal }), []);
+  useAgain(got.again, 5000);
+  if (!got.value) return html`<${Waiting} of=${got} what="The queue" />`;
+  /** @type {{backlog: Backlog[], workers: Worker[]}} */
+  const { backlog = [], workers = [] } = got.value;
+  return html`${backlog.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Queue"><table>
+      <thead><tr><th scope="col">Builds</th><th scope="col">For</th><th scope="col" class="number">Wait</th><th scope="col" class="number">Run</th><th scope="col">Oldest waits since</th></tr></thead>
+      <tbody>${backlog.map((b) => html`<tr key=${b.engine + b.architecture}><td>${engines[b.engine] ?? b.engine}</td><td>${b.architecture}</td><td class="number">${whole(b.queued ?? 0)}</td>
+        <td class="number">${whole(b.running ?? 0)}</td><td>${b.waitingSince ? moment(b.waitingSince) : ""}</td></tr>`)}</tbody></table></div>`}
+    ${workers.length ? html`<ul class="rows workers">${workers.map((w) => html`<li key=${w.name}><div class="what"><strong>${w.name}</strong><p class="note">${(w.makes ?? []).join(", ") || "makes nothing"}</p>
+      ${(w.problems ?? []).map((p) => html`<p class="note problem" key=${p}>${p}</p>`)}</div><span class="note">${count(w.slots ?? 0, "build")} at a time</span></li>`)}</ul>`
+      : html`<p class="empty">No worker was heard of in the last seconds: nothing is built.</p>`}`;
 }
 
 export function View() {
   const [org, choose] = useState("");
   return html`<h1>The service</h1>
     ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
+    <section><h2>Queue and workers</h2><${Queue} /></section>
     <section><h2>By organisation, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
     <section><h2>What it can do now</h2><${Abilities} /></section>`;
 }

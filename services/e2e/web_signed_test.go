@@ -450,10 +450,19 @@ func TestWebPageOfOperators(t *testing.T) {
 	b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
 	b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)
 	b.await(`document.querySelectorAll(".plot").length === 2`)
-	b.await(`document.querySelectorAll(".rows li").length >= 4`)
+	b.await(`document.querySelectorAll(".rows:not(.workers) li").length >= 4`)
+	b.await(`document.querySelector(".workers .note")?.innerText.includes("conda/")`)
+	for _, c := range []struct {
+		header []string
+		status int
+	}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
+		if r := p.call(http.MethodGet, "/v1alpha1/queue", nil, c.header...); r.status != c.status {
+			t.Errorf("the queue is answered %d to %v, want %d", r.status, c.header, c.status)
+		}
+	}
 	if err := within(time.Minute, func() error {
 		b.eval("location.reload()")
-		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".rows li")`)
+		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button")`)
 		if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
 			return fmt.Errorf("the days are %s", rows)
 		}
@@ -470,7 +479,7 @@ func TestWebPageOfOperators(t *testing.T) {
 		t.Errorf("eve is offered %s", places)
 	}
 	b.visit(p.url + "/view/service")
-	b.await(`document.querySelector(".failed .why")?.innerText.includes("administrator")`)
+	b.await(`document.querySelectorAll(".failed .why").length === 4 && document.querySelector(".failed .why").innerText.includes("administrator")`)
 	b.good("service refused", p.url)
 }
 
@@ -492,6 +501,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 		"/api/credentials":                      `{"credentials":[{"id":"a","name":"%[1]s","provider":"%[1]s","keys":{"registry":"%[1]s","userName":"%[1]s"}}]}`,
 		"/v1alpha1/builds":                      `{"builds":[{"buildId":"%[1]s","status":"%[1]s","targetImage":"%[1]s","platform":"%[1]s"}],"totalSize":100}`,
 		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
+		"/v1alpha1/queue":                       `{"backlog":[{"engine":"%[1]s","architecture":"%[1]s"}],"workers":[{"name":"%[1]s","makes":["%[1]s"],"problems":["%[1]s"]}]}`,
 		"/v1alpha2/metrics/pulls":               `{"count":1,"orgs":{"%[1]s":1}}`,
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
