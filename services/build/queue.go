@@ -27,7 +27,9 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	}
 	live := s.workers.live()
 	for _, c := range s.workers.capabilities() {
-		all[c] = all[c] // one that has nothing to do is shown, too
+		if _, busy := all[c]; !busy {
+			all[c] = unfinished{} // one that has nothing to do is shown, too
+		}
 	}
 	kinds := slices.SortedFunc(maps.Keys(all), func(a, b capability) int {
 		return cmp.Or(cmp.Compare(a.engine, b.engine), cmp.Compare(a.architecture, b.architecture))
