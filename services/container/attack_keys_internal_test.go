@@ -39,7 +39,7 @@ func newKept(t *testing.T, db *sqldb.DB) (*Service, *heardBus) {
 	bus := &heardBus{}
 	return &Service{
 		deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: 36 * time.Hour}},
-		store: store{db}, tokens: tokenCache{testkit.Redis(t), testkit.Log(t), nil},
+		store: newStore(db), tokens: tokenCache{testkit.Redis(t), testkit.Log(t), nil},
 	}, bus
 }
 

@@ -33,7 +33,7 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 		bus, client := &brokenBus{broken: true}, testkit.Redis(t)
 		s := &Service{
 			deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: time.Hour}},
-			store: store{db}, tokens: tokenCache{client, testkit.Log(t), nil},
+			store: newStore(db), tokens: tokenCache{client, testkit.Log(t), nil},
 		}
 		token := newToken()
 		rec := record{created: time.Now(), expires: time.Now().Add(time.Hour), plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
@@ -68,7 +68,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: store{db}}
+		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: newStore(db)}
 		ctx := t.Context()
 		old, young := newToken(), newToken()
 		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {

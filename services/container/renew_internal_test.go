@@ -47,7 +47,7 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 		now, platform, client := start, &runs{live: map[string]bool{"long": true}}, testkit.Redis(t)
 		s := &Service{
 			deps:  Deps{DB: db, Bus: &brokenBus{}, Log: testkit.Log(t), Now: func() time.Time { return now }, Platform: platform, Settings: Settings{TokenTTL: life}},
-			store: store{db}, tokens: tokenCache{client, testkit.Log(t), nil},
+			store: newStore(db), tokens: tokenCache{client, testkit.Log(t), nil},
 		}
 		name := func(run string, user int64) string {
 			t.Helper()

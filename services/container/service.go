@@ -134,7 +134,7 @@ func New(d Deps) (*Service, error) {
 	}
 	return &Service{
 		deps:      d,
-		store:     store{d.DB},
+		store:     newStore(d.DB),
 		tokens:    tokenCache{d.Redis, d.Log, newTokenBound(d.TokenMemory)},
 		sources:   newSources(d),
 		links:     newLinks(d.Upstream, d.Log),

@@ -16,7 +16,18 @@ import (
 )
 
 // store is the tables container_*.
-type store struct{ db *sqldb.DB }
+type store struct {
+	db *sqldb.DB
+	// requests writes rows of container_requests.
+	requests *sqldb.Together
+}
+
+func newStore(db *sqldb.DB) store {
+	return store{db: db, requests: db.Together(`
+		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
+			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
+		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`)}
+}
 
 // record is a row of container_requests.
 type record struct {
@@ -44,13 +55,9 @@ func (s store) insert(ctx context.Context, r record) error {
 	if id == nil {
 		run = "" // nobody's
 	}
-	_, err = s.db.ExecContext(ctx, `
-		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
-			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
-		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+	return s.requests.Exec(ctx,
 		keyOf(r.plan.GetToken()), sqldb.Micros(r.created), sqldb.Micros(r.expires),
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan, run)
-	return err
 }
 
 // get reads a request with all digests it has resolved to; fault.NotFound when

@@ -22,6 +22,9 @@ const (
 // SlicesHeld is of how many callers' limits a process holds a slice in memory.
 const SlicesHeld = 4096
 
+// RowsTogether is how many rows of concurrent requests are written in one transaction.
+const RowsTogether = 128
+
 // IdleStream is how much memory a log or event stream takes at most while nothing is
 // said, in bytes.
 const IdleStream = 128 << 10
@@ -30,6 +33,7 @@ const IdleStream = 128 << 10
 func clientRows() []Row {
 	return []Row{
 		{What: "callers and limits that a process counts in memory for a moment", Bound: fmt.Sprint(SlicesHeld), Why: "each takes memory; more are counted in Redis, charge by charge"},
+		{What: "requests that are written to the database in one transaction", Bound: fmt.Sprint(RowsTogether), Why: "all of them wait until it is on disk"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before anybody looks at them"},
 		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not stand for any number of requests"},
