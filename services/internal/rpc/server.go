@@ -64,6 +64,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 type Server struct {
 	*grpc.Server
 	health *health.Server
+	local  *local
 	o      ServerOptions
 	// callers are the roles that may make a call, by its full name. Read-only once
 	// it serves.
@@ -90,12 +91,25 @@ func NewServer(o ServerOptions) *Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: time.Hour}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
-	healthv1.RegisterHealthServer(s.Server, s.health)
+	s.local = &local{server: s, methods: map[string]method{}, stats: otelgrpc.NewServerHandler()}
+	s.local.all, s.local.stop = context.WithCancel(context.Background())
+	healthv1.RegisterHealthServer(s, s.health)
 	return s
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, room any) {
+	s.Server.RegisterService(desc, room)
+	for _, m := range desc.Methods {
+		s.local.methods["/"+desc.ServiceName+"/"+m.MethodName] = method{room, m}
+	}
 }
 
 // Serve accepts calls on l until Stop; it closes l.
 func (s *Server) Serve(l net.Listener) error {
+	if m, ok := l.(Memory); ok {
+		m.server.Store(s.local)
+	}
 	if err := s.Server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving gRPC: %w", err)
 	}
@@ -109,10 +123,11 @@ func (s *Server) Drain() { s.health.Shutdown() }
 func (s *Server) Stop(ctx context.Context) {
 	s.Drain()
 	done := make(chan struct{})
-	go func() { s.GracefulStop(); close(done) }()
+	go func() { s.local.drain(); s.GracefulStop(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():
+		s.local.stop()
 		s.Server.Stop()
 		<-done
 	}
