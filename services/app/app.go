@@ -106,6 +106,9 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		}
 	}()
 	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
+	a.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
+	}, func() float64 { return dropped(log) }))
 	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.reg)
 	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openDatastores, a.openImageStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {

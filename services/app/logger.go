@@ -16,16 +16,28 @@ import (
 )
 
 // NewLogger writes to w what cfg asks for: a line for a person, where that is a
-// terminal or log_format is text, or JSON; each carries the ids of its trace.
+// terminal or log_format is text, or JSON; each carries the ids of its trace. Where w is an
+// Output, an error is written before its caller goes on.
 func NewLogger(w io.Writer, cfg config.Config) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		l = slog.LevelInfo
 	}
+	out, _ := w.(*Output)
 	if ForPeople(w, cfg) {
-		return slog.New(tracing{newLines(w, l)})
+		return slog.New(tracing{newLines(w, l), out})
 	}
-	return slog.New(tracing{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})})
+	return slog.New(tracing{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), out})
+}
+
+// OpenLog is a logger whose lines for programs go through an Output, and what ends that; a
+// person sees each line as it comes.
+func OpenLog(w io.Writer, cfg config.Config) (log *slog.Logger, end func()) {
+	if ForPeople(w, cfg) {
+		return NewLogger(w, cfg), func() {}
+	}
+	out := NewOutput(w)
+	return NewLogger(out, cfg), out.Close
 }
 
 // ForPeople says whether what is logged to w is for a person to read.
@@ -97,16 +109,35 @@ func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (l lines) WithGroup(name string) slog.Handler { return lines{l.attrs.WithGroup(name), l.out} }
 
 // tracing adds the trace's id to what is logged within one.
-type tracing struct{ slog.Handler }
+type tracing struct {
+	slog.Handler
+	// out is nil where lines are written as they come.
+	out *Output
+}
 
 func (h tracing) Handle(ctx context.Context, r slog.Record) error {
 	if sc := spans.SpanContextFromContext(ctx); sc.HasTraceID() {
 		r.AddAttrs(slog.String("trace_id", sc.TraceID().String()))
 	}
-	return h.Handler.Handle(ctx, r)
+	err := h.Handler.Handle(ctx, r)
+	if h.out != nil && r.Level >= slog.LevelError {
+		h.out.Flush()
+	}
+	return err
 }
 
 func (h tracing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return tracing{h.Handler.WithAttrs(attrs)}
+	return tracing{h.Handler.WithAttrs(attrs), h.out}
 }
-func (h tracing) WithGroup(name string) slog.Handler { return tracing{h.Handler.WithGroup(name)} }
+
+func (h tracing) WithGroup(name string) slog.Handler {
+	return tracing{h.Handler.WithGroup(name), h.out}
+}
+
+// dropped is how many lines of a log were; none of one that NewLogger did not make.
+func dropped(log *slog.Logger) float64 {
+	if h, ok := log.Handler().(tracing); ok && h.out != nil {
+		return float64(h.out.Dropped())
+	}
+	return 0
+}

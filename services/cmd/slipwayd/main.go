@@ -85,7 +85,8 @@ the others, and is told where they are.`,
 			if err != nil {
 				return err
 			}
-			log := app.NewLogger(os.Stderr, cfg)
+			log, end := app.OpenLog(os.Stderr, cfg)
+			defer end()
 			logSettings(log, &cfg)
 			a, err := app.New(cmd.Context(), cfg, args, app.Build{Version: version, Commit: commit}, log)
 			if err != nil {

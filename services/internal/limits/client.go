@@ -25,6 +25,9 @@ const SlicesHeld = 4096
 // RowsTogether is how many rows of concurrent requests are written in one transaction.
 const RowsTogether = 128
 
+// LogWaiting is how much of a process's own log waits to be written, in bytes.
+const LogWaiting = 1 << 20
+
 // IdleStream is how much memory a log or event stream takes at most while nothing is
 // said, in bytes.
 const IdleStream = 128 << 10
@@ -34,6 +37,7 @@ func clientRows() []Row {
 	return []Row{
 		{What: "callers and limits that a process counts in memory for a moment", Bound: fmt.Sprint(SlicesHeld), Why: "each takes memory; more are counted in Redis, charge by charge"},
 		{What: "requests that are written to the database in one transaction", Bound: fmt.Sprint(RowsTogether), Why: "all of them wait until it is on disk"},
+		{What: "lines of a process's own log that wait to be written", Bound: size(LogWaiting), Why: "who does not read the log must hold up nobody; further lines are dropped and counted (slipway_log_dropped_total)"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before anybody looks at them"},
 		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not stand for any number of requests"},

@@ -1,0 +1,149 @@
+package app
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// outputEvery is how often an Output that is busy writes; outputPatience is how long who
+// wants their lines written waits for it.
+const (
+	outputEvery    = 50 * time.Millisecond
+	outputPatience = time.Second
+)
+
+// outputKept is how large a buffer is kept at most, in bytes.
+const outputKept = 64 << 10
+
+// Output is where a log is written: Write puts a line into a buffer, from which one writer
+// takes what has come. The first line after a pause is written at once, what follows it
+// together. Nobody waits for who reads the log: lines that find the buffer full are dropped
+// and counted. Safe for concurrent use.
+type Output struct {
+	to io.Writer
+	// some says that there is something to write, much that it should not wait.
+	some, much chan struct{}
+	asked      chan chan struct{}
+	ended      chan struct{}
+	dropped    atomic.Int64
+
+	mu     sync.Mutex
+	lines  []byte
+	spare  []byte // the writer's last buffer, where it is small
+	closed bool
+}
+
+// NewOutput starts a writer. Close it, so that nothing is lost.
+func NewOutput(to io.Writer) *Output {
+	o := &Output{
+		to: to, some: make(chan struct{}, 1), much: make(chan struct{}, 1),
+		asked: make(chan chan struct{}), ended: make(chan struct{}),
+	}
+	go o.run()
+	return o
+}
+
+// Write takes a line; it never fails. After Close it writes it itself.
+func (o *Output) Write(line []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return o.to.Write(line)
+	}
+	if len(o.lines)+len(line) > limits.LogWaiting {
+		o.dropped.Add(1)
+		return len(line), nil
+	}
+	o.lines = append(o.lines, line...)
+	signal(o.some)
+	if len(o.lines) > limits.LogWaiting/4 {
+		signal(o.much)
+	}
+	return len(line), nil
+}
+
+func signal(to chan struct{}) {
+	select {
+	case to <- struct{}{}:
+	default: // it was told
+	}
+}
+
+// Dropped is how many lines were.
+func (o *Output) Dropped() int64 { return o.dropped.Load() }
+
+// Flush returns when all lines before it are written, or after a second.
+func (o *Output) Flush() {
+	patience := time.NewTimer(outputPatience)
+	defer patience.Stop()
+	done := make(chan struct{})
+	select {
+	case o.asked <- done:
+	case <-o.ended:
+		return
+	case <-patience.C:
+		return
+	}
+	select {
+	case <-done:
+	case <-patience.C:
+	}
+}
+
+// Close writes what is there, and ends the writer. Call it once.
+func (o *Output) Close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
+	o.Flush()
+	close(o.ended)
+}
+
+// run is the writer.
+func (o *Output) run() {
+	for {
+		select {
+		case <-o.some:
+			o.write()
+			o.rest()
+		case done := <-o.asked:
+			o.write()
+			close(done)
+		case <-o.ended:
+			return
+		}
+	}
+}
+
+// rest lets lines come together, unless somebody waits for them or they are many.
+func (o *Output) rest() {
+	next := time.NewTimer(outputEvery)
+	defer next.Stop()
+	select {
+	case <-next.C:
+	case <-o.much:
+	case <-o.ended:
+	case done := <-o.asked:
+		o.write()
+		close(done)
+	}
+}
+
+func (o *Output) write() {
+	o.mu.Lock()
+	lines := o.lines
+	o.lines, o.spare = o.spare, nil
+	o.mu.Unlock()
+	if len(lines) > 0 {
+		_, _ = o.to.Write(lines) // there is nowhere else to say that it cannot be written
+	}
+	if cap(lines) <= outputKept {
+		o.mu.Lock()
+		o.spare = lines[:0]
+		o.mu.Unlock()
+	}
+}
