@@ -60,6 +60,12 @@ type front struct {
 // newFront serves lib/tool:v1 with one more variable, so many pulls of it at most.
 func newFront(t *testing.T, pulls int) *front {
 	t.Helper()
+	return newFrontWith(t, pulls, func(*registry.Deps) {})
+}
+
+// newFrontWith is newFront with a change of what the registry works with.
+func newFrontWith(t *testing.T, pulls int, change func(*registry.Deps)) *front {
+	t.Helper()
 	f := &front{up: testkit.NewRegistry(t, testkit.Open), name: "/v2/wt/abcdef/lib/tool"}
 	f.up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
@@ -67,7 +73,7 @@ func newFront(t *testing.T, pulls int) *front {
 		t.Fatal(err)
 	}
 	to := upstream.Options{Egress: egress, Plain: []string{f.up.Host}, Metrics: prometheus.NewRegistry()}
-	r, err := registry.New(registry.Deps{
+	deps := registry.Deps{
 		Containers: named{plan: &containerv1.Plan{
 			Token: "abcdef", Name: "lib/tool", Reference: "v1", Platform: "linux/amd64",
 			Source:     &containerv1.Source{Registry: f.up.Host, Repository: "lib/tool", Reference: "v1"},
@@ -81,7 +87,9 @@ func newFront(t *testing.T, pulls int) *front {
 			LayerDir: t.TempDir(), LayerCache: 1 << 20, ImageCache: 1 << 20, PublicURL: "https://slipway.test",
 			PullsAnonymous: ratelimit.Limit{{Count: pulls, Window: time.Hour}},
 		},
-	})
+	}
+	change(&deps)
+	r, err := registry.New(deps)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ type images struct {
 	docHits  *stats.Counter
 	madeHits *stats.Counter
 	configs  memo.Flight[docKey, []byte]
-	tags     memo.Flight[tagKey, digest.Digest]
+	tags     *tagAnswers
 	walking  memo.Flight[imageKey, struct{}]
 }
 
@@ -68,18 +68,12 @@ type imageKey struct {
 	change string
 }
 
-type tagKey struct {
-	access upstream.Access
-	repo   upstream.Repository
-	tag    string
-}
-
 func newImages(d Deps) *images {
 	half := uint64(d.ImageCache / 2)
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
 		docHits: docHits, madeHits: madeHits,
-		client: d.Upstream, control: d.Control, keychain: d.Keychain,
+		client: d.Upstream, control: d.Control, keychain: d.Keychain, tags: newTagAnswers(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
 			StatsRecorder: docHits,
@@ -144,7 +138,7 @@ func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest,
 		return d, nil
 	}
 	key := tagKey{r.access, r.repo, tok.source}
-	return r.images.tags.Do(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+	return r.images.tags.ask(ctx, key, func(ctx context.Context) (digest.Digest, error) {
 		for _, d := range tok.seen() {
 			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
 				return r.images.client.Resolve(ctx, r.repo, tok.source, r.access)

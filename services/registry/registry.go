@@ -60,6 +60,8 @@ type Settings struct {
 	LayerCache int64
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
+	// TagFreshness is how old may be what a tag points at; 0 asks each time.
+	TagFreshness time.Duration
 	// PullWait is how long a pull waits for a build.
 	PullWait time.Duration
 	// PublicURL is the service's own address, without a slash at the end.

@@ -118,6 +118,7 @@ type Config struct {
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`
 	LayerCache       Bytes         `key:"layer_cache" default:"1GiB" help:"Disk space in data_dir for added layers that this process serves."`
 	ImageCache       Bytes         `key:"image_cache" default:"32MiB" help:"Memory for manifests and image configs that this process serves."`
+	TagFreshness     time.Duration `key:"tag_freshness" default:"0s" help:"How old the answer of a registry may be to what a tag points at now; it is used again for the same login and repository alone. 0: every pull of a tag asks. At most 5m."`
 	CondaSolveWait   time.Duration `key:"conda_solve_wait" default:"2s" help:"How long a container request for Conda packages waits to be solved before it is queued: what cannot be is refused at once. 0: the build finds out."`
 	LayerStore       Bytes         `key:"layer_store" default:"10GiB" help:"Space in the database for layers that came with requests, and as much again for build contexts. 0: no limit."`
 	TokenMemory      Bytes         `key:"token_memory" default:"128MiB" help:"Memory for names that can be pulled, in the Redis inside this process; what does not fit is read from the database. 0: no limit."`

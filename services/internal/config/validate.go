@@ -42,6 +42,7 @@ func (c *Config) Validate() error {
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
+		between("tag_freshness", c.TagFreshness, 0, 5*time.Minute),
 		between("pull_wait", c.PullWait, 0, 24*time.Hour),
 		between("conda_solve_wait", c.CondaSolveWait, 0, 30*time.Second),
 		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency, "build_running_user": c.BuildRunningUser, "build_running_anonymous": c.BuildRunningAnonymous,

@@ -43,6 +43,8 @@ const (
 	// WalkManifests is how many manifests behind one image are read in search of a
 	// digest, and ImageBlobs how many blobs one image may lead to.
 	WalkManifests, ImageBlobs = 256, 1 << 15
+	// TagAnswers is of how many tags, each as one login sees it, the answer is remembered.
+	TagAnswers = 20_000
 	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
 	// for the rest, and BlobResumptions how often for one blob.
 	BlobAway, BlobResumptions = 30 * time.Second, 5
@@ -75,6 +77,8 @@ func fetchRows() []Row {
 		{What: "values and nesting in such a document", Bound: n(DocumentValues) + " values, " + n(DocumentDepth) + " levels", Why: "two bytes of JSON become a hundred when they are decoded"},
 		{What: "members of an object in such a document that is changed", Bound: n(DocumentMembers), Why: "each is compared with all others, to find those that come twice"},
 		{What: "entries of an image index", Bound: n(IndexEntries), Why: "the largest in use have about 50, with an attestation for each image"},
+		{What: "tags, by login, whose answers are remembered for tag_freshness", Bound: n(TagAnswers), Why: "each takes memory; one that is forgotten is asked for again"},
+		{What: "how long an answer about a tag is used again", Key: "tag_freshness", Why: "whoever moves a tag expects pulls to follow"},
 		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is remembered for the time of a pull"},
 		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
 		{What: "documents larger than " + size(SmallDocument) + " that one process reads at a time", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; whoever waits longer than " + DocumentsWait.String() + " is answered 503"},

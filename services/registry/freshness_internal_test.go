@@ -1,0 +1,53 @@
+package registry
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// TestTagAnswersAreALoginsOwn: what one login was told is not told to another, nor of
+// another repository, and no more once the registry has refused it.
+func TestTagAnswersAreALoginsOwn(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	a := newTagAnswers(Deps{Now: func() time.Time { return now }, Settings: Settings{TagFreshness: 10 * time.Second}})
+	ada := tagKey{upstream.Access{Scope: "ada", Login: upstream.Login{Username: "ada", Password: "1"}}, upstream.Repository{Host: "h", Name: "n"}, "v1"}
+	says := func(s string) func(context.Context) (digest.Digest, error) {
+		return func(context.Context) (digest.Digest, error) { return digest.Digest(s), nil }
+	}
+	refuses := func(context.Context) (digest.Digest, error) { return "", fault.Denied.Newf("no") }
+	if d, err := a.ask(t.Context(), ada, says("one")); d != "one" || err != nil {
+		t.Fatal(d, err)
+	}
+	if d, err := a.ask(t.Context(), ada, refuses); d != "one" || err != nil {
+		t.Errorf("told before: %q, %v", d, err)
+	}
+	for name, change := range map[string]func(*tagKey){
+		"scope":      func(k *tagKey) { k.access.Scope = "bob" },
+		"password":   func(k *tagKey) { k.access.Login.Password = "2" },
+		"anonymous":  func(k *tagKey) { k.access = upstream.Access{} },
+		"repository": func(k *tagKey) { k.repo.Name = "m" },
+		"registry":   func(k *tagKey) { k.repo.Host = "i" },
+		"tag":        func(k *tagKey) { k.tag = "v2" },
+	} {
+		other := ada
+		change(&other)
+		if d, err := a.ask(t.Context(), other, refuses); err == nil {
+			t.Errorf("another %s is told %q", name, d)
+		}
+	}
+	now = now.Add(10 * time.Second)
+	if d, err := a.ask(t.Context(), ada, refuses); err == nil {
+		t.Errorf("too old: %q", d)
+	}
+	now = now.Add(-time.Second) // the clock goes back
+	if d, err := a.ask(t.Context(), ada, says("two")); d != "two" || err != nil {
+		t.Errorf("after a refusal: %q, %v", d, err)
+	}
+}
