@@ -132,5 +132,5 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	return s.streams.copy(w, b.Body)
+	return s.streams.copy(w, b.Body, r.TLS == nil)
 }

@@ -1,10 +1,13 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -38,13 +41,26 @@ func newStreams() *streams {
 	return s
 }
 
-// copy passes a body on to a client; one that stops reading is given up.
-func (s *streams) copy(w http.ResponseWriter, body io.Reader) error {
+// mover is a body that the kernel can move on from its connection, without a copy.
+type mover interface {
+	// Moves says whether MoveTo may ever move anything.
+	Moves() bool
+	// MoveTo moves at most n bytes, for which the other side has so long. Where it moves
+	// none, and there is no error, the next bytes are read.
+	MoveTo(w io.Writer, n int64, within time.Duration) (int64, error)
+}
+
+// copy passes a body on to a client; one that stops reading is given up. plain says that
+// the client's connection takes bytes as they are.
+func (s *streams) copy(w http.ResponseWriter, body io.Reader, plain bool) error {
 	small := s.small.Get().(*[smallPiece]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.small.Put(small)
 	err := copyPieces(w, io.LimitReader(body, largePiece), small[:])
 	if err != nil {
 		return err
+	}
+	if m, ok := body.(mover); ok && plain && m.Moves() {
+		return movePieces(w, body, m, small[:])
 	}
 	select {
 	case piece := <-s.large:
@@ -58,21 +74,53 @@ func (s *streams) copy(w http.ResponseWriter, body io.Reader) error {
 	}
 }
 
-func copyPieces(w http.ResponseWriter, body io.Reader, piece []byte) error {
+// movePieces copies only what the kernel cannot move.
+func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) error {
 	rc := http.NewResponseController(w)
 	for {
-		n, err := body.Read(piece)
-		if n > 0 {
-			_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
-			if _, err := w.Write(piece[:n]); err != nil {
-				return fmt.Errorf("writing a blob: %w", err)
-			}
+		began := time.Now()
+		_ = rc.SetWriteDeadline(began.Add(slowest))
+		n, err := m.MoveTo(w, largePiece, slowest/2)
+		if err != nil && !isReaders(err, began) {
+			return fmt.Errorf("moving a blob: %w", err)
 		}
-		if err == io.EOF { // not errors.Is: a body that ends too early may say why with an io.EOF in it
-			return nil
+		if n > 0 && err == nil {
+			continue
 		}
-		if err != nil {
+		if end, err := copyPiece(w, rc, body, piece); end || err != nil {
 			return err
 		}
 	}
+}
+
+// isReaders says whether an error of MoveTo may pass with another read. One of the client's
+// side may not: what the kernel had taken from the registry by then is lost, and what
+// follows would be in its place. A connection that was reset can be either one, and is
+// safe: the client's takes nothing any more.
+func isReaders(err error, began time.Time) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) < slowest
+}
+
+func copyPieces(w http.ResponseWriter, body io.Reader, piece []byte) error {
+	rc := http.NewResponseController(w)
+	for {
+		if end, err := copyPiece(w, rc, body, piece); end || err != nil {
+			return err
+		}
+	}
+}
+
+// copyPiece copies what one read brings, and says whether that was the end.
+func copyPiece(w http.ResponseWriter, rc *http.ResponseController, body io.Reader, piece []byte) (end bool, err error) {
+	n, err := body.Read(piece)
+	if n > 0 {
+		_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
+		if _, err := w.Write(piece[:n]); err != nil {
+			return false, fmt.Errorf("writing a blob: %w", err)
+		}
+	}
+	if err == io.EOF { // not errors.Is: a body that ends too early may say why with an io.EOF in it
+		return true, nil
+	}
+	return false, err
 }

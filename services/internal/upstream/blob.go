@@ -69,6 +69,8 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 	if rangeHeader != "" {
 		header = http.Header{"Range": {rangeHeader}}
 	}
+	var conn *patientConn
+	ctx = noteConn(ctx, &conn)
 	resp, err := c.get(ctx, method, "blob", repo, "/blobs/"+d.String(), a, header)
 	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < limits.Redirects; hop++ {
 		target := ownLocation(resp)
@@ -82,6 +84,9 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 		}
 		resp, err = c.checked(repo.Host, "blob", resp)
 		err = a.Explain(err)
+	}
+	if err == nil {
+		wire(resp, conn)
 	}
 	return resp, err
 }

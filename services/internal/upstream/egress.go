@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -96,7 +97,10 @@ const stall = 60 * time.Second
 
 // patientConn gives up on a peer that stops talking and listening. While a request is
 // sent, which takes minutes for a large layer, it need not talk.
-type patientConn struct{ net.Conn }
+type patientConn struct {
+	net.Conn
+	taken atomic.Int64 // bytes that were read
+}
 
 func (c *patientConn) Write(p []byte) (int, error) {
 	if err := c.SetDeadline(time.Now().Add(stall)); err != nil {
@@ -109,5 +113,7 @@ func (c *patientConn) Read(p []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(stall)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	c.taken.Add(int64(n))
+	return n, err
 }

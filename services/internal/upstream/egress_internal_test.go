@@ -19,7 +19,7 @@ func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		c := &patientConn{ours}
+		c := &patientConn{Conn: ours}
 		defer c.Close()
 		began := time.Now()
 		ended := make(chan error, 1)

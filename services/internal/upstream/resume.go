@@ -25,7 +25,9 @@ type resuming struct {
 	// broken is why body ended too early; nil while it goes on.
 	broken  error
 	resumed int
-	again   func(at, left int64) (io.ReadCloser, error)
+	// moved says that bytes went past the body, which does not know that they did.
+	moved bool
+	again func(at, left int64) (io.ReadCloser, error)
 }
 
 // Read implements io.Reader.
@@ -35,6 +37,12 @@ func (r *resuming) Read(p []byte) (int, error) {
 			return 0, fmt.Errorf("reading a blob with %d bytes to come: %w", r.left, err)
 		}
 	}
+	if r.moved {
+		if r.left <= 0 {
+			return 0, io.EOF
+		}
+		p = p[:min(int64(len(p)), r.left)]
+	}
 	n, err := r.body.Read(p)
 	r.at += int64(n)
 	r.left -= int64(n)
@@ -43,6 +51,28 @@ func (r *resuming) Read(p []byte) (int, error) {
 	}
 	r.broken = err
 	return n, nil // what was read is the caller's at once
+}
+
+// Moves says whether MoveTo may ever move anything.
+func (r *resuming) Moves() bool {
+	_, ok := r.body.(*wired)
+	return ok
+}
+
+// MoveTo has w read up to n bytes from the connection itself, without a copy where the
+// kernel can do it. It may move nothing, with no error: then Read goes on. The time that
+// the registry has to send them is within. An error may be of either end; a registry's
+// comes again from Read, which asks for the rest.
+func (r *resuming) MoveTo(w io.Writer, n int64, within time.Duration) (int64, error) {
+	b, ok := r.body.(*wired)
+	if !ok || r.broken != nil {
+		return 0, nil //nolint:nilerr // Read meets what is broken
+	}
+	n, err := b.moveTo(w, min(n, r.left), within)
+	r.at += n
+	r.left -= n
+	r.moved = r.moved || n > 0
+	return n, err
 }
 
 // resume asks for the rest until it comes, or will not come.
@@ -56,7 +86,7 @@ func (r *resuming) resume() error {
 		body, err := r.again(r.at, r.left)
 		if err == nil {
 			_ = r.body.Close()
-			r.body, r.broken = body, nil
+			r.body, r.broken, r.moved = body, nil, false
 			return nil
 		}
 		away := errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout)
