@@ -1,18 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // sse writes Server-Sent Events.
@@ -145,43 +140,6 @@ func TestAwaitIsInterrupted(t *testing.T) {
 	}
 }
 
-func TestFollowerGivesUp(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		events func(w http.ResponseWriter, r *http.Request)
-		want   string
-	}{
-		"silence": {func(w http.ResponseWriter, r *http.Request) {
-			sse(w, 1, 1, "")
-			<-r.Context().Done()
-		}, "nothing was received for 50ms"},
-		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was received for 50ms"},
-		"breaks":                 {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "") }, "the connection ended before the build"},
-		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, "event: done\ndata: x\n\n") }, "does not answer like a Slipway server"},
-		"refused":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			base, err := url.Parse(serve(t, c.events))
-			must(t, err)
-			f := (&client{base: base}).follower("beef_1", func(event) error { return nil })
-			f.silence, f.patience = 50*time.Millisecond, time.Nanosecond
-			if _, err := f.run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
-			}
-		})
-	}
-	t.Run("nobody reads it", func(t *testing.T) {
-		t.Parallel()
-		base, err := url.Parse(serve(t, func(w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, success) }))
-		must(t, err)
-		f := (&client{base: base}).follower("beef_1", func(event) error { return os.ErrClosed })
-		if _, err := f.run(t.Context()); !errors.Is(err, os.ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	for _, s := range []sight{
@@ -243,27 +201,6 @@ f00d_1                                         -                      -
 			t.Parallel()
 			s.check(t)
 		})
-	}
-}
-
-// TestTerminal: the last line says how long, and is gone in the end.
-func TestTerminal(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	c := &console{w: &b, live: true, phases: true, start: time.Now()}
-	must(t, c.during(func() error {
-		return errors.Join(c.show(event{"log", "one"}), c.show(event{"phase", "push"}), c.show(event{"log", "two"}))
-	}))
-	const erase = "\r\x1b[K"
-	want := erase + "waiting for a worker 0s" + erase + "one\nwaiting for a worker 0s" + erase + "==> push (0s)\npush 0s" + erase + "two\npush 0s" + erase
-	if b.String() != want {
-		t.Errorf("got %q\nwant %q", b.String(), want)
-	}
-	null, err := os.Open(os.DevNull)
-	must(t, err)
-	defer null.Close()
-	if s := (settings{dumb: true}); s.console(null, false).live || isTerminal(&b) {
-		t.Error("a dumb terminal, or no terminal, got a last line")
 	}
 }
 

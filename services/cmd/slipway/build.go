@@ -123,17 +123,13 @@ func (d *dockerfileFlags) request(cmd *cobra.Command, s *settings) (*containerv1
 	if d.context == "" {
 		return req, nil
 	}
-	c, err := s.client()
-	if err != nil {
-		return nil, err
-	}
 	var ignored *ignoreList
 	if info, err := os.Stat(d.context); err == nil && info.IsDir() {
 		if ignored, err = readIgnored(d.file, d.context); err != nil {
 			return nil, err
 		}
 	}
-	if req.BuildContext, err = c.layer(cmd.Context(), d.context, ignored, cmd.ErrOrStderr()); err != nil {
+	if req.BuildContext, err = readLayer(cmd.Context(), d.context, s.timeout, ignored, cmd.ErrOrStderr()); err != nil {
 		return nil, fmt.Errorf("preparing the context %s: %w", d.context, err)
 	}
 	return req, nil

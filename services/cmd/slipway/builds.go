@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -94,12 +93,4 @@ func verdict(b *buildv1.Build) string {
 		return "FAILED"
 	}
 	return "FAILED (" + b.GetReason() + ")"
-}
-
-// seconds shows a length of time; "-" for none.
-func seconds(s *float64) string {
-	if s == nil {
-		return "-"
-	}
-	return time.Duration(*s * float64(time.Second)).Round(time.Millisecond).String()
 }

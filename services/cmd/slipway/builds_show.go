@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -156,30 +153,11 @@ func (c *client) layerLines(ctx context.Context, b *buildv1.Build) ([]string, er
 }
 
 // logEnd is the end of a build's log.
-func (c *client) logEnd(ctx context.Context, id string) ([]string, error) {
-	body, err := c.open(ctx, call{method: http.MethodGet, path: subject{build: id}.path() + "/logs"}, http.Header{"Accept": {"text/plain"}}, time.Minute)
-	if err != nil {
-		return nil, unlessRefused(err)
-	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxEvent)
-	var out []string
-	for lines.Scan() {
-		if out = append(out, plainText(lines.Text())); len(out) > logTail {
+func (c *client) logEnd(ctx context.Context, id string) (out []string, err error) {
+	err = readLog(ctx, c, id, func(line string) {
+		if out = append(out, line); len(out) > logTail {
 			out = out[1:]
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("reading the log: %w", c.unanswered(err))
-	}
-	return out, nil
-}
-
-// unlessRefused keeps an error that is no refusal of the server's.
-func unlessRefused(err error) error {
-	if _, ok := errors.AsType[*refused](err); ok {
-		return nil
-	}
-	return err
+	})
+	return out, unlessRefused(err)
 }

@@ -60,9 +60,9 @@ func dockerfile(t *testing.T) string {
 func TestContextBesideALiveService(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]map[string]string{
-		"marked":       {"data/" + dataMarker: "", "data/anything": "TOP-SECRET"},
+		"marked":       {"data/.slipway-data": "", "data/anything": "TOP-SECRET"},
 		"an older one": {"data/slipway.db": "TOP-SECRET", "data/lock": "", "data/admin-token": "TOP-SECRET", "data/master-key": "TOP-SECRET"},
-		"deeper":       {"a/b/" + dataMarker: "", "a/b/x/y": "TOP-SECRET"},
+		"deeper":       {"a/b/.slipway-data": "", "a/b/x/y": "TOP-SECRET"},
 	} {
 		dir := t.TempDir()
 		plant(t, dir, data)
@@ -90,7 +90,7 @@ func TestContextBesideALiveService(t *testing.T) {
 func TestContextIsADataFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	plant(t, dir, map[string]string{dataMarker: "", "admin-token": "x"})
+	plant(t, dir, map[string]string{".slipway-data": "", "admin-token": "x"})
 	got := slipway(t.Context(), nil, "build", "-f", dockerfile(t), "--context", dir)
 	if got.code != 1 || !strings.Contains(got.errs, "data folder of a slipwayd") {
 		t.Errorf("got %+v", got)

@@ -51,15 +51,3 @@ func TestChoose(t *testing.T) {
 		}
 	}
 }
-
-func FuzzPick(f *testing.F) {
-	f.Add([]byte(twoBuilds))
-	f.Add([]byte(`{"user":{"id":1}}`))
-	f.Add([]byte(`{"a":[1],"b":null}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		out, err := pick(raw, []string{"buildId", "a\""})
-		if err == nil && !sameJSON(string(out), string(out)) {
-			t.Errorf("%s becomes %s", raw, out)
-		}
-	})
-}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 )
@@ -26,6 +27,7 @@ type client struct {
 	base  *url.URL
 	token string        // empty for an anonymous caller
 	login *url.Userinfo // signs every call in with HTTP basic; nil does not
+	agent string        // what this program calls itself
 	http  http.Client
 }
 
@@ -119,7 +121,7 @@ func (c *client) request(ctx context.Context, what call) (*http.Request, error) 
 		return nil, fmt.Errorf("writing the request: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "slipway/"+version)
+	req.Header.Set("User-Agent", c.agent)
 	if what.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -131,4 +133,14 @@ func (c *client) request(ctx context.Context, what call) (*http.Request, error) 
 		req.SetBasicAuth(c.login.Username(), password)
 	}
 	return req, nil
+}
+
+// remove makes a DELETE call, and says so.
+func (c *client) remove(cmd *cobra.Command, what call, name string) error {
+	what.method, what.signed = http.MethodDelete, true
+	if _, err := c.do(cmd.Context(), what, nil); err != nil {
+		return fmt.Errorf("deleting %s: %w", name, err)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Deleted %s.\n", printable(name))
+	return err
 }

@@ -4,12 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"regexp"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 )
 
 // console shows a log while it is written. On a terminal its last line says how
@@ -25,19 +21,9 @@ type console struct {
 	err   error // of the first write that did not work
 }
 
-// console returns one for w.
-func (s *settings) console(w io.Writer, phases bool) *console {
-	live := !s.dumb && isTerminal(w)
+// newConsole returns one for w.
+func newConsole(w io.Writer, live, phases bool) *console {
 	return &console{w: w, live: live, phases: phases || live, start: time.Now()}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // during keeps the last line alive while work is done.
@@ -104,17 +90,3 @@ func (c *console) print(text string) error {
 }
 
 func (c *console) elapsed() string { return time.Since(c.start).Round(time.Second).String() }
-
-// control is a sequence that colours text or steers a terminal.
-var control = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
-
-// plainText is a line of a log without what colours it or steers a terminal.
-func plainText(s string) string {
-	s = control.ReplaceAllString(s, "")
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' || unicode.IsPrint(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, s)
-}

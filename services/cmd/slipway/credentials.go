@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,16 +50,6 @@ func (c *client) keptCredentials(ctx context.Context, query url.Values, key stri
 		}
 	}
 	return nil, err
-}
-
-// within returns a client, and the query of calls in a workspace.
-func (s *settings) within(ctx context.Context, workspace string) (*client, url.Values, error) {
-	c, err := s.client()
-	if err != nil {
-		return nil, nil, err
-	}
-	query, err := c.inWorkspace(ctx, workspace)
-	return c, query, err
 }
 
 // offersCredentials has a shell offer ids of the workspace that a flag names.
@@ -185,11 +174,4 @@ func credentialsDeleteCommand(s *settings) *cobra.Command {
 		return nil
 	}
 	return cmd
-}
-
-func atLeastOne(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usagef("something has to be named; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
-	}
-	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,12 +90,4 @@ func hosted(l *containerv1.Layer) string {
 		return ""
 	}
 	return l.GetLocation()
-}
-
-// number shows a whole number that JSON has as a double; empty for none.
-func number(n *float64) string {
-	if n == nil {
-		return ""
-	}
-	return strconv.FormatFloat(*n, 'f', -1, 64)
 }

@@ -51,15 +51,6 @@ type refused struct {
 // Error is the server's own message.
 func (r *refused) Error() string { return r.text }
 
-// printableLines is a text of several lines, of visible characters alone.
-func printableLines(s string) string {
-	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
-	for i, l := range lines {
-		lines[i] = printable(l)
-	}
-	return strings.Join(lines, "\n")
-}
-
 // remedy is what is known to help where the server says message.
 func remedy(res *http.Response, message string) string {
 	wait, location := res.Header.Get("Retry-After"), res.Header.Get("Location")
@@ -85,9 +76,10 @@ func isSigned(res *http.Response) bool {
 	return res.Request != nil && res.Request.Header.Get("Authorization") != ""
 }
 
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
+// unlessRefused keeps an error that is no refusal of the server's.
+func unlessRefused(err error) error {
+	if _, ok := errors.AsType[*refused](err); ok {
+		return nil
 	}
-	return s
+	return err
 }

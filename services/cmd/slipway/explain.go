@@ -63,7 +63,7 @@ func printConflict(cmd *cobra.Command, s *settings, output *format, no *refused,
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(no.raw, &res); err != nil {
 		return fmt.Errorf("reading the reason: %w", err)
 	}
-	p := painter{on: !s.dumb && isTerminal(w)}
+	p := painter{on: s.isLive(w)}
 	var out strings.Builder
 	out.WriteString(p.bold(res.GetConflict().GetSummary()) + "\n")
 	for _, r := range res.GetConflict().GetReasons() {

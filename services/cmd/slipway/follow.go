@@ -51,11 +51,6 @@ func (c *client) follower(id string, show func(event) error) *follower {
 	return &follower{c: c, id: id, show: show, silence: 45 * time.Second, patience: 2 * time.Minute}
 }
 
-// errLost is a connection that is worth another try.
-type errLost struct{ error }
-
-func (e errLost) Unwrap() error { return e.error }
-
 // run passes each event on once, until the build has ended.
 func (f *follower) run(ctx context.Context) (*ending, error) {
 	for {
@@ -99,7 +94,7 @@ func (f *follower) connect(ctx context.Context) (*ending, error) {
 		if e.name == "done" {
 			var end ending
 			if err := json.Unmarshal([]byte(e.data), &end); err != nil {
-				return nil, fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", f.c.base.Redacted(), err)
+				return nil, f.c.strange(err)
 			}
 			return &end, nil
 		}
@@ -107,67 +102,4 @@ func (f *follower) connect(ctx context.Context) (*ending, error) {
 			return nil, fmt.Errorf("printing the log: %w", err)
 		}
 	}
-}
-
-// open makes a call whose answer may take any time, but not stay silent. The
-// caller closes the answer.
-func (c *client) open(ctx context.Context, what call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	a := &answer{cancel: cancel, silence: silence}
-	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was received for %s", silence)) })
-	req, err := c.request(ctx, what)
-	if err != nil {
-		a.stop()
-		return nil, err
-	}
-	for name, values := range header {
-		req.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	web := http.Client{Transport: c.http.Transport, CheckRedirect: c.http.CheckRedirect}
-	res, err := web.Do(req)
-	if err != nil {
-		a.stop()
-		return nil, errLost{c.unanswered(err)}
-	}
-	a.body = res.Body
-	if res.StatusCode == http.StatusOK {
-		return a, nil
-	}
-	defer res.Body.Close()
-	defer a.stop()
-	raw, err := io.ReadAll(io.LimitReader(a, maxAnswer))
-	if err != nil {
-		return nil, errLost{c.unanswered(err)}
-	}
-	err = refusal(res, raw)
-	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode > http.StatusNotImplemented {
-		err = errLost{err}
-	}
-	return nil, err
-}
-
-// answer is a body that is given up when it is silent.
-type answer struct {
-	body    io.ReadCloser
-	timer   *time.Timer
-	silence time.Duration
-	cancel  context.CancelCauseFunc
-}
-
-// Read reads on.
-func (a *answer) Read(p []byte) (int, error) {
-	n, err := a.body.Read(p)
-	a.timer.Reset(a.silence)
-	return n, err
-}
-
-// Close ends the call.
-func (a *answer) Close() error {
-	a.stop()
-	return a.body.Close()
-}
-
-func (a *answer) stop() {
-	a.timer.Stop()
-	a.cancel(nil)
 }

@@ -49,10 +49,8 @@ func (f *frozenFlags) wait(cmd *cobra.Command, s *settings, c *client, res *cont
 	if !f.await {
 		return nil
 	}
-	show := s.console(cmd.ErrOrStderr(), true)
-	if f.progress != "auto" {
-		show.live = f.progress == "tty"
-	}
+	live := f.progress == "tty" || f.progress == "auto" && s.isLive(cmd.ErrOrStderr())
+	show := newConsole(cmd.ErrOrStderr(), live, true)
 	if !res.GetSucceeded() {
 		if err := show.during(func() error { return c.await(cmd.Context(), res, show) }); err != nil {
 			return err

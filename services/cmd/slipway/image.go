@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -91,7 +90,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, r
 	if err := frozen.target(req); err != nil {
 		return err
 	}
-	if err := f.fill(cmd, c, req); err != nil {
+	if err := f.fill(cmd, s, c, req); err != nil {
 		return err
 	}
 	raw, res, err := c.submit(cmd.Context(), req)
@@ -105,7 +104,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *settings, frozen *frozenFlags, r
 }
 
 // fill adds to a request what the flags say.
-func (f *imageFlags) fill(cmd *cobra.Command, c *client, req *containerv1.ContainerRequest) error {
+func (f *imageFlags) fill(cmd *cobra.Command, s *settings, c *client, req *containerv1.ContainerRequest) error {
 	req.ContainerPlatform, req.ContainerIncludes = f.platform, f.includes
 	workspace, err := c.workspace(cmd.Context(), *f.workspace)
 	if err != nil {
@@ -116,7 +115,7 @@ func (f *imageFlags) fill(cmd *cobra.Command, c *client, req *containerv1.Contai
 	}
 	config := &containerv1.ContainerConfig{Entrypoint: f.entrypoint, Cmd: f.cmd, Env: f.env, WorkingDir: f.workdir}
 	for _, source := range f.layers {
-		layer, err := c.layer(cmd.Context(), source, nil, cmd.ErrOrStderr())
+		layer, err := readLayer(cmd.Context(), source, s.timeout, nil, cmd.ErrOrStderr())
 		if err != nil {
 			return fmt.Errorf("preparing the layer %s: %w", source, err)
 		}
@@ -137,31 +136,3 @@ func (c *client) submit(ctx context.Context, req *containerv1.ContainerRequest) 
 	}
 	return raw, &res, err
 }
-
-// assignments is a flag that collects NAME=value.
-type assignments []string
-
-// Set adds one.
-func (a *assignments) Set(s string) error {
-	if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
-		return errors.New("must be NAME=value")
-	}
-	*a = append(*a, s)
-	return nil
-}
-
-// values are what is assigned to each name; the last holds.
-func (a *assignments) values() map[string]string {
-	all := map[string]string{}
-	for _, s := range *a {
-		name, value, _ := strings.Cut(s, "=")
-		all[name] = value
-	}
-	return all
-}
-
-// String returns all of them.
-func (a *assignments) String() string { return strings.Join(*a, " ") }
-
-// Type names the flag's kind in the help.
-func (a *assignments) Type() string { return "NAME=value" }

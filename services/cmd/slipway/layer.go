@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,13 +29,13 @@ const (
 	maxContent = int64(maxBase64 / 4 * 3)
 )
 
-// layer reads a layer from a directory, without what is ignored in it, a tar.gz
+// readLayer reads a layer from a directory, without what is ignored in it, a tar.gz
 // file or a URL. What is left out of a directory besides, and what looks like a
-// secret in it, is said to tell.
-func (c *client) layer(ctx context.Context, source string, ignored *ignoreList, tell io.Writer) (*containerv1.Layer, error) {
+// secret in it, is said to tell. patience is for a download; 0 for any time.
+func readLayer(ctx context.Context, source string, patience time.Duration, ignored *ignoreList, tell io.Writer) (*containerv1.Layer, error) {
 	b := blob{gzip: sha256.New(), tar: sha256.New()}
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {
-		if err := c.download(ctx, source, &b); err != nil {
+		if err := b.download(ctx, source, patience); err != nil {
 			return nil, err
 		}
 		return b.layer(source), nil
@@ -67,13 +68,13 @@ func readLocal(ctx context.Context, source string, ignored *ignoreList, tell io.
 
 // download follows redirects and sends no access token: the layer is another
 // server's.
-func (c *client) download(ctx context.Context, source string, b *blob) error {
+func (b *blob) download(ctx context.Context, source string, patience time.Duration) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		return fmt.Errorf("reading its URL: %w", err)
 	}
 	req.Header.Set("Accept-Encoding", "identity") // else the transport may decompress it
-	web := http.Client{Timeout: c.http.Timeout}
+	web := http.Client{Timeout: patience}
 	res, err := web.Do(req)
 	if err != nil {
 		return fmt.Errorf("downloading it: %w", err)

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 
 	"github.com/spf13/cobra"
 )
@@ -90,15 +88,6 @@ func ofBuild(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
-}
-
-// buildLockCall asks for the lock of a build; format "" is JSON.
-func buildLockCall(id, format string) call {
-	c := call{method: http.MethodGet, path: "/v1alpha1/builds/" + url.PathEscape(id) + "/lock"}
-	if format != "" {
-		c.query = url.Values{"format": {format}}
-	}
-	return c
 }
 
 // printLock writes a lock as the server does: as JSON, or as the text of a file.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -130,18 +129,6 @@ func (s *settings) signIn(cmd *cobra.Command, base *url.URL, token string) error
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed in to %s as %s.\n", printable(kept.Server), printable(user.GetUserName()))
 	return err
-}
-
-// whoAmI asks whose token it is.
-func (c *client) whoAmI(ctx context.Context) (*platformv1.User, error) {
-	var res platformv1.GetUserInfoResponse
-	if _, err := c.do(ctx, call{method: http.MethodGet, path: "/api/user-info", signed: true}, &res); err != nil {
-		return nil, err
-	}
-	if res.GetUser().GetUserName() == "" {
-		return nil, fmt.Errorf("%s does not say who you are; check --server", c.base.Redacted())
-	}
-	return res.GetUser(), nil
 }
 
 func logoutCommand(s *settings) *cobra.Command {

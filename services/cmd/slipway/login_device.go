@@ -112,7 +112,7 @@ func (c *client) postForm(ctx context.Context, path string, form url.Values) (*h
 		return nil, nil, err
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("User-Agent", "slipway/"+version)
+	req.Header.Set("User-Agent", c.agent)
 	res, err := c.http.Do(req)
 	if err != nil {
 		return nil, nil, c.unanswered(err)

@@ -3,8 +3,6 @@ package main
 import (
 	"bufio"
 	"fmt"
-	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -32,7 +30,7 @@ build ends; the exit code then tells whether it made its image.`,
 				return err
 			}
 			if follow {
-				return c.followLog(cmd, id, s.console(cmd.OutOrStdout(), false))
+				return c.followLog(cmd, id, newConsole(cmd.OutOrStdout(), s.isLive(cmd.OutOrStdout()), false))
 			}
 			return c.printLog(cmd, id)
 		},
@@ -52,23 +50,10 @@ func (c *client) followLog(cmd *cobra.Command, id string, show *console) error {
 }
 
 func (c *client) printLog(cmd *cobra.Command, id string) error {
-	what := call{method: http.MethodGet, path: "/v1alpha1/builds/" + id + "/logs"}
-	body, err := c.open(cmd.Context(), what, http.Header{"Accept": {"text/plain"}}, time.Minute)
-	if err != nil {
-		return fmt.Errorf("reading the log: %w", err)
-	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
-	lines.Buffer(nil, maxEvent)
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	for lines.Scan() {
-		_, _ = fmt.Fprintln(out, plainText(lines.Text())) // Flush tells
+	err := readLog(cmd.Context(), c, id, func(line string) { _, _ = fmt.Fprintln(out, line) }) // Flush tells
+	if flushed := out.Flush(); flushed != nil {
+		return fmt.Errorf("printing the log: %w", flushed)
 	}
-	if err := out.Flush(); err != nil {
-		return fmt.Errorf("printing the log: %w", err)
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("reading the log: %w", c.unanswered(err))
-	}
-	return nil
+	return err
 }

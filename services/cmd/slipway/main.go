@@ -45,7 +45,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 
 // command returns the whole command line; env looks up environment variables.
 func command(env func(string) string) *cobra.Command {
-	var s settings
+	s := settings{version: version}
 	root := &cobra.Command{
 		Use:   "slipway",
 		Short: "Ask a Slipway server for container images",

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -156,8 +155,6 @@ func countTable(r counts) table {
 	}
 	return append(t, []string{"total", tallied(r.GetCount())})
 }
-
-func tallied(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 // day is one bar of a chart.
 type day struct {

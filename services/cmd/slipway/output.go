@@ -8,12 +8,9 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
-	"unicode"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // format is how an answer is printed: "text" and "wide" for people, "json" and "yaml"
@@ -155,58 +152,4 @@ func (t table) write(b *bytes.Buffer) {
 		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a buffer takes everything
 	}
 	_ = w.Flush()
-}
-
-// printable leaves out what colours text, and replaces what is not a visible character.
-func printable(s string) string {
-	s = control.ReplaceAllString(s, "")
-	return strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsPrint(r):
-			return r
-		case unicode.IsSpace(r):
-			return ' '
-		}
-		return unicode.ReplacementChar
-	}, s)
-}
-
-// words shows the elements of a command; empty for none.
-func words(list []string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%q", list)
-}
-
-// bytesText shows a length, e.g. "29.7 MB".
-func bytesText(n float64) string {
-	unit := 0
-	units := []string{"B", "kB", "MB", "GB", "TB"}
-	for ; n >= 1000 && unit < len(units)-1; unit++ {
-		n /= 1000
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%.0f B", n)
-	}
-	return fmt.Sprintf("%.1f %s", n, units[unit])
-}
-
-// moment shows an instant; empty for none.
-func moment(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return ""
-	}
-	return t.AsTime().Format(time.RFC3339)
-}
-
-// yesNo shows a truth value; empty for none.
-func yesNo(b *bool) string {
-	switch {
-	case b == nil:
-		return ""
-	case *b:
-		return "yes"
-	}
-	return "no"
 }

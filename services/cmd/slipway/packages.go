@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,4 +67,15 @@ func (f *packageFlags) query(cmd *cobra.Command, c *client, args []string) (*con
 // lockCall asks for a lock.
 func lockCall(q *condav1.LockQuery) call {
 	return call{method: http.MethodPost, path: "/v1alpha1/conda/lock", signed: true, body: q}
+}
+
+// condaSpecs checks what cannot be meant: docker's way to write a version.
+func condaSpecs(args []string) error {
+	for _, a := range args {
+		name, version, ok := strings.Cut(a, ":")
+		if ok && name != "" && name != "pip" && version != "" && !strings.ContainsAny(version, ":/") && !strings.ContainsAny(name, " =<>!/") {
+			return usagef("%q: a version follows =, as in %s=%s; a channel ::, as in CHANNEL::%s", a, name, version, name)
+		}
+	}
+	return nil
 }

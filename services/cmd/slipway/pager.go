@@ -33,7 +33,7 @@ func (s *settings) paged(cmd *cobra.Command) *cobra.Command {
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			out := cmd.OutOrStdout()
-			if s.pager == "" || s.atOnce || s.dumb || !isTerminal(out) || follows(cmd) {
+			if s.pager == "" || s.atOnce || !s.isLive(out) || follows(cmd) {
 				return run(cmd, args)
 			}
 			return throughPager(cmd.Context(), s.pager, out, func(page io.Writer) error {

@@ -70,7 +70,7 @@ func (c *client) made(cmd *cobra.Command, s *settings, request string) error {
 	if now.GetStatus() == "DONE" { // a failure's reason comes with the refusal of the file
 		return nil
 	}
-	show := s.console(cmd.ErrOrStderr(), true)
+	show := newConsole(cmd.ErrOrStderr(), s.isLive(cmd.ErrOrStderr()), true)
 	return show.during(func() error {
 		return c.await(cmd.Context(), &containerv1.SubmitContainerResponse{
 			RequestId: &request, BuildId: now.BuildId, TargetImage: now.TargetImage,
@@ -151,22 +151,12 @@ func (d *download) refused(ctx context.Context) error {
 
 // ask asks for the file from a byte on. It may take as long as it wants to.
 func (d *download) ask(ctx context.Context, method string, from int64) (*http.Response, error) {
-	req, err := d.client.request(ctx, call{method: method, path: d.path})
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Accept", "*/*")
+	header := http.Header{"Accept": {"*/*"}}
 	if from > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", from))
-		req.Header.Set("If-Range", `"sha256:`+d.digest+`"`)
+		header.Set("Range", fmt.Sprintf("bytes=%d-", from))
+		header.Set("If-Range", `"sha256:`+d.digest+`"`)
 	}
-	patient := d.client.http
-	patient.Timeout = 0
-	res, err := patient.Do(req)
-	if err != nil {
-		return nil, d.client.unanswered(err)
-	}
-	return res, nil
+	return d.client.ask(ctx, call{method: method, path: d.path}, header)
 }
 
 // fetch reads what is there already, then the rest.

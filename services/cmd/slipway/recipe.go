@@ -50,7 +50,7 @@ func (f *recipeFlags) run(cmd *cobra.Command, s *settings, req *containerv1.Cont
 	if err := f.target(req); err != nil {
 		return err
 	}
-	if err := f.fill(cmd, c, req); err != nil {
+	if err := f.fill(cmd, s, c, req); err != nil {
 		return err
 	}
 	raw, res, err := c.submit(ctx, req)

@@ -98,7 +98,7 @@ has to hold.`,
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	cmd.Flags().BoolVar(&progress, "progress", false, "Show how many tasks of each run have ended.")
 	workspace := workspaceFlag(cmd, s, "to look in")
-	w := watchFlags(cmd, s, "Show it again and again, until interrupted.")
+	w := watchFlags(cmd, s.isLive, "Show it again and again, until interrupted.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, query, err := s.within(cmd.Context(), *workspace)
 		if err != nil {

@@ -25,7 +25,7 @@ whether it succeeded.`,
 	}
 	workspace := workspaceFlag(cmd, s, "that it reports to")
 	cmd.ValidArgsFunction = s.offersRuns(workspace)
-	w := watchFlags(cmd, s, "Show it again and again, until the run has ended.")
+	w := watchFlags(cmd, s.isLive, "Show it again and again, until the run has ended.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -29,8 +30,10 @@ type settings struct {
 	remote    bool   // whether the person is at another machine
 	pager     string // the program that shows long answers on a terminal; empty for none
 	atOnce    bool   // whether it is left out
+	version   string // of this program
 }
 
+// add has a command and all below it ask for the settings.
 func (s *settings) add(root *cobra.Command, env func(string) string) {
 	flags := root.PersistentFlags()
 	s.token = strings.TrimSpace(env("SLIPWAY_TOKEN"))
@@ -44,6 +47,19 @@ func (s *settings) add(root *cobra.Command, env func(string) string) {
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")
 	flags.BoolVar(&s.atOnce, "no-pager", false, "Show long answers on a terminal at once, instead of in SLIPWAY_PAGER or PAGER.")
 	flags.DurationVar(&s.timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")
+}
+
+// isLive says whether what is shown there can be shown anew in its place.
+func (s *settings) isLive(w io.Writer) bool {
+	if s.dumb {
+		return false
+	}
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // client returns a client of the server that the settings name.
@@ -64,7 +80,7 @@ func (s *settings) client() (*client, error) {
 }
 
 func (s *settings) clientOf(base *url.URL, token string) *client {
-	return &client{base: base, token: token, http: http.Client{Timeout: s.timeout, CheckRedirect: stay}}
+	return &client{base: base, token: token, agent: "slipway/" + s.version, http: http.Client{Timeout: s.timeout, CheckRedirect: stay}}
 }
 
 func parseServer(server string) (*url.URL, error) {

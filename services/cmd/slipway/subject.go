@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -80,4 +81,13 @@ func (c *client) name(ctx context.Context, of subject) ([]byte, *containerv1.Nam
 		err = errors.New("the answer holds no name; check --server")
 	}
 	return raw, &res, err
+}
+
+// buildLockCall asks for the lock of a build; format "" is JSON.
+func buildLockCall(id, format string) call {
+	c := call{method: http.MethodGet, path: "/v1alpha1/builds/" + url.PathEscape(id) + "/lock"}
+	if format != "" {
+		c.query = url.Values{"format": {format}}
+	}
+	return c
 }

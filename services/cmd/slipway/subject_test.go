@@ -103,7 +103,7 @@ Recipe    FROM x
 Conda     dependencies:
             - jqq
 Log       line
-` + strings.Repeat("          line\n", logTail-2) + "          last\n"
+` + strings.Repeat("          line\n", 13) + "          last\n"
 	if got.out != want || got.code != 0 {
 		t.Errorf("printed\n%s\nwant\n%s\n%s", got.out, want, got.errs)
 	}

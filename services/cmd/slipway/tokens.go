@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -18,14 +17,6 @@ func tokensCommand(s *settings) *cobra.Command {
 	cmd := group("tokens", "Show, make and end your access tokens")
 	cmd.AddCommand(tokensListCommand(s), tokensCreateCommand(s), tokensDeleteCommand(s))
 	return cmd
-}
-
-// group is a command that only has others below it.
-func group(name, short string) *cobra.Command {
-	return &cobra.Command{
-		Use: name, Short: short, Args: knownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
 }
 
 func (c *client) tokens(ctx context.Context) ([]byte, *platformv1.ListTokensResponse, error) {
@@ -65,14 +56,6 @@ func tokensListCommand(s *settings) *cobra.Command {
 		return output.list(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` makes one.")
 	}
 	return cmd
-}
-
-// momentOrNever shows an instant that need not come.
-func momentOrNever(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return "never"
-	}
-	return moment(t)
 }
 
 func tokensCreateCommand(s *settings) *cobra.Command {
@@ -180,14 +163,4 @@ func idOf[T any](list []T, key, what string, names func(T) (id, name string)) (s
 		return "", fmt.Errorf("there is no %s %q", what, key)
 	}
 	return found, nil
-}
-
-// remove makes a DELETE call, and says so.
-func (c *client) remove(cmd *cobra.Command, what call, name string) error {
-	what.method, what.signed = http.MethodDelete, true
-	if _, err := c.do(cmd.Context(), what, nil); err != nil {
-		return fmt.Errorf("deleting %s: %w", name, err)
-	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "Deleted %s.\n", printable(name))
-	return err
 }

@@ -29,17 +29,6 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usagef("there is no command %q", args[0])
 }
 
-// condaSpecs checks what cannot be meant: docker's way to write a version.
-func condaSpecs(args []string) error {
-	for _, a := range args {
-		name, version, ok := strings.Cut(a, ":")
-		if ok && name != "" && name != "pip" && version != "" && !strings.ContainsAny(version, ":/") && !strings.ContainsAny(name, " =<>!/") {
-			return usagef("%q: a version follows =, as in %s=%s; a channel ::, as in CHANNEL::%s", a, name, version, name)
-		}
-	}
-	return nil
-}
-
 // atMostOne checks that a command got one argument or none.
 func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
@@ -55,5 +44,21 @@ func exactly(n int) cobra.PositionalArgs {
 			return usagef("%d arguments instead of %d; write it as `%s`", len(args), n, cmd.UseLine())
 		}
 		return nil
+	}
+}
+
+// atLeastOne checks that a command got an argument.
+func atLeastOne(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("something has to be named; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
+	}
+	return nil
+}
+
+// group is a command that only has others below it.
+func group(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 }

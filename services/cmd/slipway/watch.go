@@ -15,12 +15,12 @@ type watching struct {
 	output *format
 	watch  bool
 	every  time.Duration
-	dumb   bool
+	isLive func(io.Writer) bool
 }
 
 // watchFlags adds -o, --watch and --interval.
-func watchFlags(cmd *cobra.Command, s *settings, usage string) *watching {
-	w := &watching{output: outputFlag(cmd), dumb: s.dumb}
+func watchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, usage string) *watching {
+	w := &watching{output: outputFlag(cmd), isLive: isLive}
 	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, usage)
 	cmd.Flags().DurationVar(&w.every, "interval", 5*time.Second, "How often, with --watch.")
 	complete(cmd, "interval", "1s", "5s", "1m")
@@ -44,7 +44,7 @@ func (w *watching) show(cmd *cobra.Command, look func(context.Context) (sighting
 		return usagef("--interval must be a second or more")
 	}
 	out := cmd.OutOrStdout()
-	clears := w.watch && !w.dumb && isTerminal(out)
+	clears := w.watch && w.isLive(out)
 	tick := time.NewTicker(max(w.every, time.Second))
 	defer tick.Stop()
 	for before := []byte(nil); ; {

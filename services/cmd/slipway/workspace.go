@@ -17,7 +17,7 @@ import (
 func workspaceFlag(cmd *cobra.Command, s *settings, what string) *string {
 	name := cmd.Flags().String("workspace", s.workspace, "The `workspace` "+what+": its id, or ORGANISATION/NAME (environment: SLIPWAY_WORKSPACE; default: your own).")
 	cmd.Flags().Lookup("workspace").DefValue = ""
-	completeFlag(cmd, "workspace", s, func(ctx context.Context, c *client) ([]cobra.Completion, error) {
+	registerFlag(cmd, "workspace", s.offers(func(ctx context.Context, c *client) ([]cobra.Completion, error) {
 		_, list, err := c.workspaces(ctx)
 		var out []cobra.Completion
 		for _, w := range list {
@@ -26,7 +26,7 @@ func workspaceFlag(cmd *cobra.Command, s *settings, what string) *string {
 			}
 		}
 		return out, err
-	})
+	}))
 	return name
 }
 
@@ -78,32 +78,24 @@ func fullWorkspace(w *platformv1.UserWorkspace) string {
 	return w.GetOrgName() + "/" + w.GetWorkspaceName().GetValue()
 }
 
-func workspacesCommand(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:               "workspaces",
-		Short:             "Show the workspaces that you work in",
-		Long:              "Show the workspaces that you work in. Credentials and runs are kept in one of\nthem, or in your own, which has no name.",
-		Example:           "  slipway workspaces\n  slipway runs list --workspace lab/rnaseq",
-		Args:              exactly(0),
-		ValidArgsFunction: cobra.NoFileCompletions,
+// within returns a client, and the query of calls in a workspace.
+func (s *settings) within(ctx context.Context, workspace string) (*client, url.Values, error) {
+	c, err := s.client()
+	if err != nil {
+		return nil, nil, err
 	}
-	output := outputFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.client()
-		if err != nil {
-			return err
-		}
-		raw, list, err := c.workspaces(cmd.Context())
-		if err != nil {
-			return fmt.Errorf("listing the workspaces: %w", err)
-		}
-		t := table{{"ID", "WORKSPACE", "VISIBILITY", "ROLE"}}
-		for _, w := range list {
-			if w.GetWorkspaceId() != nil {
-				t = append(t, []string{tallied(w.GetWorkspaceId().GetValue()), fullWorkspace(w), w.GetVisibility().GetValue(), strings.Join(w.GetRoles(), ", ")})
-			}
-		}
-		return output.list(cmd, raw, t, "No workspaces yet. `slipway workspace create ORGANISATION/NAME` makes one; without one everything is in your own.")
+	query, err := c.inWorkspace(ctx, workspace)
+	return c, query, err
+}
+
+// whoAmI asks whose token it is.
+func (c *client) whoAmI(ctx context.Context) (*platformv1.User, error) {
+	var res platformv1.GetUserInfoResponse
+	if _, err := c.do(ctx, call{method: http.MethodGet, path: "/api/user-info", signed: true}, &res); err != nil {
+		return nil, err
 	}
-	return cmd
+	if res.GetUser().GetUserName() == "" {
+		return nil, fmt.Errorf("%s does not say who you are; check --server", c.base.Redacted())
+	}
+	return res.GetUser(), nil
 }

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"strings"
+)
+
+// assignments is a flag that collects NAME=value.
+type assignments []string
+
+// Set adds one.
+func (a *assignments) Set(s string) error {
+	if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
+		return errors.New("must be NAME=value")
+	}
+	*a = append(*a, s)
+	return nil
+}
+
+// values are what is assigned to each name; the last holds.
+func (a *assignments) values() map[string]string {
+	all := map[string]string{}
+	for _, s := range *a {
+		name, value, _ := strings.Cut(s, "=")
+		all[name] = value
+	}
+	return all
+}
+
+// String returns all of them.
+func (a *assignments) String() string { return strings.Join(*a, " ") }
+
+// Type names the flag's kind in the help.
+func (a *assignments) Type() string { return "NAME=value" }
