@@ -14,6 +14,14 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/account"
+	"slipway.dev/services/cmd/slipway/internal/conda"
+	"slipway.dev/services/cmd/slipway/internal/image"
+	"slipway.dev/services/cmd/slipway/internal/runs"
+	"slipway.dev/services/cmd/slipway/internal/server"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
 // Set when the program is linked.
@@ -36,7 +44,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 		return 0
 	}
 	root.PrintErrln("slipway:", err)
-	if _, ok := errors.AsType[usageError](err); !ok {
+	if _, ok := errors.AsType[usage.Error](err); !ok {
 		return 1
 	}
 	root.PrintErrf("See `%s --help`.\n", cmd.CommandPath())
@@ -45,7 +53,7 @@ func run(ctx context.Context, root *cobra.Command) int {
 
 // command returns the whole command line; env looks up environment variables.
 func command(env func(string) string) *cobra.Command {
-	s := settings{version: version}
+	s := session.Settings{Version: version}
 	root := &cobra.Command{
 		Use:   "slipway",
 		Short: "Ask a Slipway server for container images",
@@ -65,19 +73,19 @@ sent.`,
 		Version:       version + " (" + commit + ")",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          knownCommand,
+		Args:          usage.KnownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	s.add(root, env)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%w", err) })
+	s.Add(root, env)
 	root.AddCommand(
-		imageCommand(&s), buildCommand(&s), condaCommand(&s), s.paged(inspectCommand(&s)),
-		s.paged(searchCommand(&s)), lockCommand(&s), s.paged(explainCommand(&s)),
-		getCommand(&s), pullCommand(&s), statusCommand(&s), s.paged(describeCommand(&s)), revokeCommand(&s),
-		s.paged(buildsCommand(&s)), s.paged(logsCommand(&s)), openCommand(&s, env), metricsCommand(&s, env), infoCommand(&s),
-		loginCommand(&s), logoutCommand(&s), whoamiCommand(&s),
-		tokensCommand(&s), workspacesCommand(&s), credentialsCommand(&s), runsCommand(&s),
+		image.Command(&s), image.Build(&s), conda.Command(&s), s.Paged(image.Inspect(&s)),
+		s.Paged(conda.Search(&s)), conda.Lock(&s), s.Paged(conda.Explain(&s)),
+		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
+		s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
+		session.Login(&s), session.Logout(&s), session.Whoami(&s),
+		account.Tokens(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
 	)
-	root.AddCommand(orgCommand(&s), workspaceCommand(&s), memberCommand(&s), versionCommand())
+	root.AddCommand(account.Org(&s), account.Workspace(&s), account.Member(&s), versionCommand())
 	return root
 }

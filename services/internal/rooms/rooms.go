@@ -30,6 +30,9 @@ const (
 	sqlRoom  = "services/internal/sqldb"
 )
 
+// client is the folder of the command line's packages.
+const client = "services/cmd/slipway/internal/"
+
 // What rooms say to each other on the bus, for those at its two ends.
 const (
 	buildBus   = "services/internal/bus/buildbus"
@@ -123,7 +126,23 @@ func Rules() []Rule {
 		// A client of the service, for its operator.
 		{Package: "services/app/compare", May: []string{"proto/gen/...", "services/builder/flatten", "services/builder/shadow", "services/internal/..."}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/compare", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
-		{Package: "services/cmd/slipway", May: []string{"proto/gen/...", "services/internal/lifetime"}},
+		// The client: its commands, above who asks which server, above what is typed and shown.
+		{Package: "services/cmd/slipway", May: []string{client + "..."}},
+		{Package: client + "usage"},
+		{Package: client + "output", May: []string{client + "usage"}},
+		{Package: client + "prompt", May: []string{client + "usage"}},
+		{Package: client + "dockerfile", May: []string{client + "usage"}},
+		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
+		{Package: client + "session", May: []string{"proto/gen/...", client + "output", client + "prompt", client + "usage"}},
+		{Package: client + "follow", May: []string{"proto/gen/...", client + "output", client + "session"}},
+		{Package: client + "image", May: []string{
+			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
+		}},
+		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
+		{Package: client + "account", May: []string{
+			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
+		}},
+		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
 		// The index, solving and what packages become are measured without the rooms around them.
 		{Package: "services/bench", May: []string{"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},

@@ -1,0 +1,201 @@
+package account
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/prompt"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// registryProvider is the provider of logins that the server itself uses.
+const registryProvider = "container-reg"
+
+// credentialsFlags say what is kept.
+type credentialsFlags struct {
+	password                                  prompt.Secret
+	registry, username, description, provider string
+	keysFile                                  string
+	ask                                       bool
+}
+
+func (f *credentialsFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.registry, "registry", "", "The `registry` that the login is for: its host, or host/path (default: docker.io).")
+	flags.StringVarP(&f.username, "username", "u", "", "The `name` to log in with.")
+	flags.StringVar(&f.description, "description", "", "What it is for.")
+	f.password = prompt.Secret{What: "password"}
+	f.password.Add(cmd)
+	flags.StringVar(&f.keysFile, "keys-file", "", "A `file` with a JSON object of keys, for other providers; - for standard input.")
+	for _, name := range []string{"registry", "username", "description"} {
+		usage.Offer(cmd, name)
+	}
+}
+
+// spec is what the flags that were given say.
+func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platformv1.CredentialsSpec, error) {
+	spec := &platformv1.CredentialsSpec{Keys: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
+	if cmd.Flags().Changed("description") {
+		spec.Description = &f.description
+	}
+	if f.keysFile != "" {
+		if cmd.Flags().Changed("registry") || cmd.Flags().Changed("username") || f.password.Given() {
+			return nil, usage.Errorf("--keys-file holds all keys; --registry, --username and the password are for %s", registryProvider)
+		}
+		return spec, f.readKeys(d, spec.GetKeys())
+	}
+	for name, value := range map[string]string{"registry": f.registry, "username": f.username} {
+		if !cmd.Flags().Changed(name) {
+			continue
+		}
+		if name == "username" {
+			name = "userName"
+		}
+		spec.Keys.Fields[name] = structpb.NewStringValue(value)
+	}
+	if !f.ask && !f.password.Given() {
+		return spec, nil
+	}
+	password, err := f.password.Read(d, "Password")
+	spec.Keys.Fields["password"] = structpb.NewStringValue(password)
+	return spec, err
+}
+
+func (f *credentialsFlags) readKeys(d *prompt.Dialogue, into *structpb.Struct) error {
+	text, err := (&prompt.Secret{What: "keys", File: f.keysFile}).Read(d, "")
+	if err != nil {
+		return err
+	}
+	keys := map[string]any{}
+	if json.Unmarshal([]byte(text), &keys) != nil { // its error would show what is secret
+		return fmt.Errorf("reading the keys: %s does not hold a JSON object", f.keysFile)
+	}
+	made, err := structpb.NewStruct(keys)
+	if err != nil {
+		return errors.New("reading the keys: they are not plain JSON")
+	}
+	into.Fields = made.GetFields()
+	return nil
+}
+
+func credentialsAddCommand(s *session.Settings) *cobra.Command {
+	f := credentialsFlags{ask: true}
+	cmd := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Keep the login of a registry",
+		Long: `Keep the login of a registry at the server, which encrypts it. Its id is printed.
+
+The password is asked for, or read with --password-stdin or --password-file. A
+login for a path of a registry, such as quay.io/team, is used below that path;
+the longest one wins. With --workspace everybody in the workspace uses it.
+
+The server tries the login before it is kept, and uses it from then on, at once.
+
+--provider and --keys-file keep what the server stores and does not use itself.`,
+		Example: `  slipway credentials add quay --registry quay.io --username team+robot
+  pass show quay | slipway credentials add quay --registry quay.io -u team+robot --password-stdin
+  slipway credentials add cloud --provider aws --keys-file keys.json`,
+		Args:              usage.Exactly(1),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.provider, "provider", registryProvider, "What the keys are for; all but "+registryProvider+" need --keys-file.")
+	usage.Offer(cmd, "provider", registryProvider)
+	unseen := noVerifyFlag(cmd)
+	workspace := session.WorkspaceFlag(cmd, s, "to keep it in")
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.provider == registryProvider && f.keysFile == "" && f.username == "" {
+			return usage.Errorf("--username is needed")
+		}
+		if f.provider != registryProvider && f.keysFile == "" {
+			return usage.Errorf("--keys-file is needed for the provider %s", f.provider)
+		}
+		c, query, err := s.Within(cmd.Context(), *workspace)
+		if err != nil {
+			return err
+		}
+		spec, err := f.spec(cmd, prompt.New(cmd))
+		if err != nil {
+			return err
+		}
+		spec.Name, spec.Provider = &args[0], &f.provider
+		var tried *inspectv1.Login
+		if f.keysFile == "" && !*unseen {
+			if tried, err = try(cmd.Context(), c, spec, nil); err != nil {
+				return err
+			}
+		}
+		var res platformv1.CreateCredentialsResponse
+		what := session.Call{Method: http.MethodPost, Path: "/api/credentials", Query: query, Signed: true, Body: &platformv1.CredentialsBody{Credentials: spec}}
+		raw, err := c.Do(cmd.Context(), what, &res)
+		if err != nil {
+			return fmt.Errorf("keeping the credentials %s: %w", args[0], err)
+		}
+		sayTried(cmd, tried)
+		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetCredentialsId()}})
+	}
+	return cmd
+}
+
+func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
+	var f credentialsFlags
+	var name string
+	cmd := &cobra.Command{
+		Use:   "update ID|NAME",
+		Short: "Change credentials; what is not given stays as it is",
+		Example: `  slipway credentials update quay --password
+  slipway credentials update quay --name quay-robot --username team+robot2 --password-file new`,
+		Args: usage.Exactly(1),
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.ask, "password", false, "Ask for a new password.")
+	cmd.Flags().StringVar(&name, "name", "", "The new name.")
+	usage.Offer(cmd, "name")
+	unseen := noVerifyFlag(cmd)
+	workspace := session.WorkspaceFlag(cmd, s, "to look in")
+	cmd.ValidArgsFunction = offersCredentials(s, workspace)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, query, err := s.Within(cmd.Context(), *workspace)
+		if err != nil {
+			return err
+		}
+		spec, err := f.spec(cmd, prompt.New(cmd))
+		if err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("name") {
+			spec.Name = &name
+		}
+		if spec.Name == nil && spec.Description == nil && len(spec.GetKeys().GetFields()) == 0 {
+			return usage.Errorf("nothing is to change; say what")
+		}
+		kept, err := keptCredentials(cmd.Context(), c, query, args[0])
+		if err != nil {
+			return err
+		}
+		var tried *inspectv1.Login
+		if f.keysFile == "" && !*unseen {
+			if tried, err = try(cmd.Context(), c, spec, kept); err != nil {
+				return err
+			}
+		}
+		what := session.Call{Method: http.MethodPut, Path: "/api/credentials/" + kept.GetId(), Query: query, Signed: true, Body: &platformv1.CredentialsBody{Credentials: spec}}
+		if _, err := c.Do(cmd.Context(), what, nil); err != nil {
+			return fmt.Errorf("changing the credentials %s: %w", args[0], err)
+		}
+		sayTried(cmd, tried)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Changed credentials %s.\n", output.Printable(args[0]))
+		return err
+	}
+	return cmd
+}

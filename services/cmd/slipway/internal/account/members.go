@@ -1,0 +1,196 @@
+package account
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Member is `slipway member`.
+func Member(s *session.Settings) *cobra.Command {
+	cmd := usage.Group("member", "Show, add and remove who belongs to an organisation or a workspace")
+	cmd.AddCommand(memberListCommand(s), memberAddCommand(s), memberRoleCommand(s), memberRemoveCommand(s))
+	return cmd
+}
+
+// place is where people belong: an organisation, or a workspace.
+type place struct {
+	name        string
+	path        string // of its own calls
+	isWorkspace bool
+}
+
+// people is the path of the calls about them.
+func (p place) people() string {
+	if p.isWorkspace {
+		return p.path + "/participants"
+	}
+	return p.path + "/members"
+}
+
+// placeOf reads ORGANISATION or ORGANISATION/WORKSPACE.
+func placeOf(ctx context.Context, c *session.Client, name string) (place, error) {
+	org, workspace, isWorkspace := strings.Cut(name, "/")
+	id, err := orgID(ctx, c, org)
+	if err != nil || !isWorkspace {
+		return place{name: name, path: "/api/orgs/" + id}, err
+	}
+	var res platformv1.ListWorkspacesResponse
+	_, err = c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/api/orgs/" + id + "/workspaces", Query: listed(), Signed: true}, &res)
+	if err != nil {
+		return place{}, fmt.Errorf("listing the workspaces of %s: %w", org, err)
+	}
+	ws, err := idOf(res.GetWorkspaces(), workspace, "workspace of "+org+" called", func(w *platformv1.Workspace) (string, string) { return output.Tallied(w.GetId()), w.GetName() })
+	return place{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
+}
+
+// person is somebody who belongs to a place.
+type person struct{ id, name, email, role string }
+
+func peopleOf(ctx context.Context, c *session.Client, p place) (raw []byte, out []person, err error) {
+	what := session.Call{Method: http.MethodGet, Path: p.people(), Query: listed(), Signed: true}
+	if p.isWorkspace {
+		var res platformv1.ListParticipantsResponse
+		raw, err = c.Do(ctx, what, &res)
+		for _, m := range res.GetParticipants() {
+			out = append(out, person{output.Tallied(m.GetParticipantId()), m.GetUserName(), m.GetEmail(), m.GetWspRole()})
+		}
+	} else {
+		var res platformv1.ListMembersResponse
+		raw, err = c.Do(ctx, what, &res)
+		for _, m := range res.GetMembers() {
+			out = append(out, person{output.Tallied(m.GetMemberId()), m.GetUserName(), m.GetEmail(), m.GetRole()})
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("listing who belongs to %s: %w", p.name, err)
+	}
+	return raw, out, nil
+}
+
+// locate finds a place, and somebody there by user name or e-mail address.
+func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, place, string, error) {
+	c, err := s.Client()
+	if err != nil {
+		return nil, place{}, "", err
+	}
+	p, err := placeOf(ctx, c, where)
+	if err != nil || who == "" {
+		return c, p, "", err
+	}
+	_, list, err := peopleOf(ctx, c, p)
+	if err != nil {
+		return c, p, "", err
+	}
+	id, err := idOf(list, who, "member of "+where+" called", func(m person) (string, string) {
+		if strings.EqualFold(m.email, who) {
+			return m.id, who
+		}
+		return m.id, m.name
+	})
+	return c, p, id, err
+}
+
+func memberListCommand(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list ORGANISATION[/WORKSPACE]", Short: "Show who belongs to it, and as what", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  slipway member list lab\n  slipway member list lab/rnaseq",
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, p, _, err := locate(cmd.Context(), s, args[0], "")
+		if err != nil {
+			return err
+		}
+		raw, list, err := peopleOf(cmd.Context(), c, p)
+		if err != nil {
+			return err
+		}
+		t := output.Table{{"USER", "EMAIL", "ROLE"}}
+		for _, m := range list {
+			t = append(t, []string{m.name, m.email, m.role})
+		}
+		return format.List(cmd, raw, t, "No members.")
+	}
+	return cmd
+}
+
+const rolesHelp = `Roles in an organisation: owner, member. In a workspace: owner, admin, maintain,
+launch, connect, view.`
+
+func memberAddCommand(s *session.Settings) *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use: "add ORGANISATION[/WORKSPACE] USER", Short: "Add a user, by name or e-mail address", Long: "Add a user, by name or e-mail address.\n\n" + rolesHelp,
+		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions, Example: "  slipway member add lab ada\n  slipway member add lab/rnaseq ada --role launch",
+	}
+	cmd.Flags().StringVar(&role, "role", "", "As what (default: what the server gives: member, or launch).")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, p, _, err := locate(cmd.Context(), s, args[0], "")
+		if err != nil {
+			return err
+		}
+		var body proto.Message = &platformv1.MemberSpec{User: args[1]}
+		if p.isWorkspace {
+			body = &platformv1.ParticipantSpec{UserNameOrEmail: args[1]}
+		}
+		if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPut, Path: p.people() + "/add", Signed: true, Body: body}, nil); err != nil {
+			return fmt.Errorf("adding %s to %s: %w", args[1], args[0], err)
+		}
+		if role != "" {
+			return setRole(cmd, s, args[0], args[1], role)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Added %s to %s.\n", output.Printable(args[1]), output.Printable(args[0]))
+		return err
+	}
+	return cmd
+}
+
+func memberRoleCommand(s *session.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "role ORGANISATION[/WORKSPACE] USER ROLE", Short: "Give a member another role", Long: "Give a member another role.\n\n" + rolesHelp,
+		Args: usage.Exactly(3), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error { return setRole(cmd, s, args[0], args[1], args[2]) },
+	}
+}
+
+func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) error {
+	c, p, id, err := locate(cmd.Context(), s, where, who)
+	if err != nil {
+		return err
+	}
+	// Both kinds of places take the same words.
+	what := session.Call{Method: http.MethodPut, Path: p.people() + "/" + id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
+	if _, err := c.Do(cmd.Context(), what, nil); err != nil {
+		return fmt.Errorf("making %s %s of %s: %w", who, role, where, err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s of %s now.\n", output.Printable(who), output.Printable(role), output.Printable(where))
+	return err
+}
+
+func memberRemoveCommand(s *session.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "remove ORGANISATION[/WORKSPACE] USER", Short: "Take somebody out; out of an organisation, out of its workspaces too",
+		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, p, id, err := locate(cmd.Context(), s, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.people() + "/" + id, Signed: true}, nil); err != nil {
+				return fmt.Errorf("taking %s out of %s: %w", args[1], args[0], err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no member of %s any more.\n", output.Printable(args[1]), output.Printable(args[0]))
+			return err
+		},
+	}
+}

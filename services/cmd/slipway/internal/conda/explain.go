@@ -1,0 +1,204 @@
+package conda
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+)
+
+// Explain is `slipway explain`.
+func Explain(s *session.Settings) *cobra.Command {
+	var f packageFlags
+	cmd := &cobra.Command{
+		Use:   "explain [PACKAGE...]",
+		Short: "Say why Conda packages do not go together, and what would",
+		Long: `Say why Conda packages do not go together, and what would.
+
+Each step of the reason stands below the one that it follows from. The changes
+that are proposed were each tried. The exit code tells whether there is such an
+environment: 0 if there is, and then its size is shown; 1 if not.`,
+		Example: `  slipway explain samtools=1.20 htslib=1.17
+  slipway explain --file environment.yml --platform linux/arm64`,
+		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
+		ValidArgsFunction: offersPackages(s),
+	}
+	f.add(cmd, s)
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := s.Client()
+		if err != nil {
+			return err
+		}
+		q, err := f.query(cmd, c, args)
+		if err != nil {
+			return err
+		}
+		var res condav1.LockPackagesResponse
+		raw, err := c.Do(cmd.Context(), lockCall(q), &res)
+		if err == nil {
+			return format.Print(cmd.OutOrStdout(), raw, lockTable(&res))
+		}
+		no, ok := errors.AsType[*session.Refused](err)
+		if !ok || no.Status != http.StatusUnprocessableEntity {
+			return fmt.Errorf("explaining: %w", err)
+		}
+		return printConflict(cmd, s, format, no, q)
+	}
+	return cmd
+}
+
+// printConflict shows why there is no such environment.
+func printConflict(cmd *cobra.Command, s *session.Settings, format *output.Format, no *session.Refused, q *condav1.LockQuery) error {
+	w := cmd.OutOrStdout()
+	if format.IsDocument() {
+		return errors.Join(format.Print(w, no.Raw, nil), errUnsolvable)
+	}
+	var res condav1.LockPackagesResponse
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(no.Raw, &res); err != nil {
+		return fmt.Errorf("reading the reason: %w", err)
+	}
+	p := painter{on: s.IsLive(w)}
+	var out strings.Builder
+	out.WriteString(p.bold(res.GetConflict().GetSummary()) + "\n")
+	for _, r := range res.GetConflict().GetReasons() {
+		p.reason(&out, r, 1)
+	}
+	for _, m := range res.GetConflict().GetMissing() {
+		p.missing(&out, m)
+	}
+	out.WriteString(suggestionText(&res, q))
+	if _, err := io.WriteString(w, out.String()); err != nil {
+		return fmt.Errorf("printing the reason: %w", err)
+	}
+	return errUnsolvable
+}
+
+var errUnsolvable = errors.New("there is no such environment")
+
+// painter colours what is shown on a terminal.
+type painter struct{ on bool }
+
+func (p painter) bold(s string) string { return p.paint("1", s) }
+
+// paint makes text printable, and colours it.
+func (p painter) paint(code, s string) string {
+	if s = output.Printable(s); !p.on || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+// deepest is how many steps of a reason are indented.
+const deepest = 20
+
+// reason writes a step, and those that follow from it below.
+func (p painter) reason(out *strings.Builder, r *condav1.Reason, depth int) {
+	text := output.Printable(r.GetText())
+	if len(r.GetBecause()) == 0 {
+		text = p.paint("31", r.GetText()) // the end of the way
+	}
+	out.WriteString(strings.Repeat("  ", min(depth, deepest)) + text + "\n")
+	for _, b := range r.GetBecause() {
+		p.reason(out, b, depth+1)
+	}
+}
+
+func (p painter) missing(out *strings.Builder, m *condav1.MissingPackage) {
+	line := "no channel has " + m.GetName()
+	if len(m.GetNearest()) > 0 {
+		line += "; did you mean " + strings.Join(m.GetNearest(), ", ") + "?"
+	}
+	if len(m.GetElsewhere()) > 0 {
+		line += "; it is in " + strings.Join(m.GetElsewhere(), ", ")
+	}
+	out.WriteString("  " + p.paint("31", line) + "\n")
+}
+
+// withSuggestions adds to a refusal the commands that would work: its text says what
+// they change.
+func withSuggestions(err error, q *condav1.LockQuery) error {
+	no, ok := errors.AsType[*session.Refused](err)
+	if !ok || no.Status != http.StatusUnprocessableEntity || len(q.GetPackages().GetEntries()) == 0 {
+		return err
+	}
+	var res condav1.LockPackagesResponse
+	if jsonErr := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(no.Raw, &res); jsonErr != nil {
+		return err
+	}
+	more := ""
+	for _, s := range res.GetSuggestions() {
+		more += "\n  slipway lock " + output.Printable(arguments(s, q))
+	}
+	if more == "" {
+		return err
+	}
+	return fmt.Errorf("%w\nTry:%s", err, more)
+}
+
+// suggestionText lists the changes that would work, and for packages of the command
+// line the command that makes each.
+func suggestionText(res *condav1.LockPackagesResponse, q *condav1.LockQuery) string {
+	var out strings.Builder
+	for i, s := range res.GetSuggestions() {
+		if i == 0 {
+			out.WriteString("What would work:\n")
+		}
+		out.WriteString("  " + output.Printable(s.GetChange()) + "\n")
+		if len(q.GetPackages().GetEntries()) > 0 {
+			out.WriteString("    slipway lock " + output.Printable(arguments(s, q)) + "\n")
+		}
+	}
+	return out.String()
+}
+
+// arguments are those of a suggestion, as a shell takes them.
+func arguments(s *condav1.Suggestion, q *condav1.LockQuery) string {
+	channels := s.GetChannels()
+	if len(channels) == 0 {
+		channels = q.GetPackages().GetChannels()
+	}
+	var words []string
+	for _, p := range s.GetPackages() {
+		words = append(words, shellWord(p))
+	}
+	for _, c := range channels {
+		words = append(words, "-c "+shellWord(c))
+	}
+	for _, p := range q.GetPlatforms() {
+		words = append(words, "--platform "+shellWord(p))
+	}
+	return strings.Join(words, " ")
+}
+
+// shellWord quotes a word where a shell would read it as anything else.
+func shellWord(s string) string {
+	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-=:/+,@") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// lockTable shows the packages of each platform and their sizes.
+func lockTable(res *condav1.LockPackagesResponse) output.Table {
+	var t output.Table
+	for i, l := range res.GetLocks() {
+		if i > 0 {
+			t = append(t, nil)
+		}
+		t = append(t, []string{"PACKAGE", "VERSION", "BUILD", "CHANNEL", "DOWNLOAD"})
+		for _, p := range l.GetPackages() {
+			t = append(t, []string{p.GetName(), p.GetVersion(), p.GetBuild(), p.GetChannel(), fmt.Sprintf("%8s", output.BytesText(p.GetSize()))})
+		}
+		t = append(t, []string{fmt.Sprintf("%d packages", len(l.GetPackages())), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
+	}
+	return t
+}

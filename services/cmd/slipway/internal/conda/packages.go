@@ -1,0 +1,84 @@
+package conda
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	"slipway.dev/services/cmd/slipway/internal/image"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// packageFlags say which Conda packages are meant, and for which machines.
+type packageFlags struct {
+	file      string
+	channels  []string
+	platforms []string
+	virtual   usage.Assignments
+	newer     string
+	flexible  bool
+	workspace *string
+}
+
+func (f *packageFlags) add(cmd *cobra.Command, s *session.Settings) {
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "file", "f", "", "A Conda environment `file` instead of packages; - for standard input.")
+	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
+	flags.StringSliceVar(&f.platforms, "platform", nil, "The platforms, linux/amd64, linux/arm64 or both with a comma between (default: linux/amd64).")
+	flags.Var(&f.virtual, "virtual-package", "What the machine has, e.g. __glibc=2.28 or __cuda=12.4; an empty value takes it away. May be repeated.")
+	flags.StringVar(&f.newer, "exclude-newer", "", "Leave out packages that were made after this `time`, RFC 3339, e.g. 2026-01-31T00:00:00Z.")
+	flags.BoolVar(&f.flexible, "flexible", false, "Take a package from a later channel where those of the first that has its name do not fit.")
+	f.workspace = session.WorkspaceFlag(cmd, s, "whose logins for private channels are used")
+	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
+	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
+	usage.Offer(cmd, "virtual-package", "__glibc=", "__cuda=", "__archspec=")
+	usage.Offer(cmd, "exclude-newer")
+}
+
+func (f *packageFlags) check(args []string) error {
+	switch {
+	case len(args) == 0 && f.file == "":
+		return usage.Errorf("nothing to solve; name packages, or give --file")
+	case len(args) > 0 && f.file != "":
+		return usage.Errorf("give either packages or --file")
+	}
+	return condaSpecs(args)
+}
+
+// query is what the flags and arguments ask for.
+func (f *packageFlags) query(cmd *cobra.Command, c *session.Client, args []string) (*condav1.LockQuery, error) {
+	q := &condav1.LockQuery{
+		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: args, Channels: f.channels},
+		Platforms: f.platforms, ExcludeNewer: f.newer, Flexible: f.flexible, VirtualPackages: f.virtual.Values(),
+	}
+	if f.file != "" {
+		var err error
+		if q.Packages.Environment, err = image.Encoded(cmd, f.file); err != nil {
+			return nil, err
+		}
+	}
+	workspace, err := c.Workspace(cmd.Context(), *f.workspace)
+	if err == nil && workspace != 0 {
+		q.PlatformWorkspaceId = &workspace
+	}
+	return q, err
+}
+
+// lockCall asks for a lock.
+func lockCall(q *condav1.LockQuery) session.Call {
+	return session.Call{Method: http.MethodPost, Path: "/v1alpha1/conda/lock", Signed: true, Body: q}
+}
+
+// condaSpecs checks what cannot be meant: docker's way to write a version.
+func condaSpecs(args []string) error {
+	for _, a := range args {
+		name, version, ok := strings.Cut(a, ":")
+		if ok && name != "" && name != "pip" && version != "" && !strings.ContainsAny(version, ":/") && !strings.ContainsAny(name, " =<>!/") {
+			return usage.Errorf("%q: a version follows =, as in %s=%s; a channel ::, as in CHANNEL::%s", a, name, version, name)
+		}
+	}
+	return nil
+}

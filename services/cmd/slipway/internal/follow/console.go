@@ -1,0 +1,94 @@
+package follow
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"slipway.dev/services/cmd/slipway/internal/output"
+)
+
+// Console shows a log while it is written. On a terminal its last line says how
+// long the build has been at what.
+type Console struct {
+	w      io.Writer
+	live   bool // whether there is such a line
+	phases bool // whether phases are shown in the log
+	start  time.Time
+
+	mu    sync.Mutex
+	phase string
+	err   error // of the first write that did not work
+}
+
+// NewConsole returns one for w.
+func NewConsole(w io.Writer, live, phases bool) *Console {
+	return &Console{w: w, live: live, phases: phases || live, start: time.Now()}
+}
+
+// during keeps the last line alive while work is done.
+func (c *Console) during(work func() error) error {
+	if !c.live {
+		return work()
+	}
+	c.draw()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	done := make(chan error, 1)
+	go func() { done <- work() }()
+	for {
+		select {
+		case err := <-done:
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return errors.Join(err, c.print("\r\x1b[K"))
+		case <-tick.C:
+			c.draw()
+		}
+	}
+}
+
+// show takes in an event of a build.
+func (c *Console) show(e event) error {
+	switch {
+	case e.name == "log":
+		return c.write(output.PlainText(e.data) + "\n")
+	case e.name != "phase" || c.phase == e.data: // one is told again after a break
+		return nil
+	}
+	c.mu.Lock()
+	c.phase = e.data
+	c.mu.Unlock()
+	if !c.phases {
+		return nil
+	}
+	return c.write(fmt.Sprintf("==> %s (%s)\n", output.Printable(e.data), c.elapsed()))
+}
+
+// draw writes the last line again. What does not work is told by the next write.
+func (c *Console) draw() { _ = c.write("") }
+
+// write puts text above the last line.
+func (c *Console) write(text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.live {
+		return c.print(text)
+	}
+	phase := "waiting for a worker"
+	if c.phase != "" {
+		phase = output.Clip(output.Printable(c.phase))
+	}
+	return c.print("\r\x1b[K" + text + phase + " " + c.elapsed())
+}
+
+func (c *Console) print(text string) error {
+	if c.err == nil {
+		_, c.err = io.WriteString(c.w, text)
+	}
+	return c.err
+}
+
+func (c *Console) elapsed() string { return time.Since(c.start).Round(time.Second).String() }

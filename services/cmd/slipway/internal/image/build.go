@@ -1,0 +1,141 @@
+package image
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/dockerfile"
+	"slipway.dev/services/cmd/slipway/internal/layer"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// dockerfileFlags say what is built, as docker's do.
+type dockerfileFlags struct {
+	file, context, target, tag string
+	arguments                  usage.Assignments
+}
+
+// Build is `slipway build`.
+func Build(s *session.Settings) *cobra.Command {
+	var f RecipeFlags
+	var d dockerfileFlags
+	cmd := &cobra.Command{
+		Use:   "build [DIR]",
+		Short: "Build an image from a Dockerfile",
+		Long: `Build an image from a Dockerfile, and get a name to pull it by.
+
+The name alone is printed, at once: who pulls it waits for the build. With
+--await the build's log is shown on standard error, and the name is printed when
+the image is there; the exit code tells whether it is. Ctrl-C then leaves the
+build running. What was built before is not built again.
+
+With DIR, as docker has it, the Dockerfile is the one in it, and may COPY what else
+is there. --target builds a stage, --build-arg gives an ARG its value: both change
+the Dockerfile before it is sent. -t is --freeze: it pushes to a repository of yours.
+
+The Dockerfile may COPY the files of DIR, or of --context: a directory, a tar.gz file or
+the URL of one. A .dockerignore file in the directory, or DOCKERFILE.dockerignore
+beside the Dockerfile, is honoured. Data folders of a slipwayd, sockets, pipes
+and devices are left out; files that look like secrets are warned of. A directory or file is sent with the request,
+up to 14,000,000 characters of base64 (10.5 MB).
+
+--env, --layer, --include, --entrypoint, --cmd and --workdir go on top of the built image,
+as ` + "`slipway image --help`" + ` says.`,
+		Example: `  docker run --rm $(slipway build . --await)
+  slipway build . -t registry.example.org/team/tools --build-arg VERSION=2 --target tools --await
+  slipway build -f Dockerfile --platform linux/amd64,linux/arm64
+  slipway build -f Dockerfile --freeze registry.example.org/team/tools --await
+  echo 'FROM alpine:3.20' | slipway build -f -`,
+		Args: usage.AtMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.settle(cmd, &f, args); err != nil {
+				return err
+			}
+			req, err := d.request(cmd, s)
+			if err != nil {
+				return err
+			}
+			return f.Run(cmd, s, req)
+		},
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+	}
+	f.Add(cmd, s)
+	d.add(cmd)
+	return cmd
+}
+
+func (d *dockerfileFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVarP(&d.file, "file", "f", "Dockerfile", "The Dockerfile; - for standard input (default: the one in DIR).")
+	flags.StringVar(&d.context, "context", "", "The `directory`, tar.gz file or http(s) URL of the files that the Dockerfile may COPY (default: DIR, or none).")
+	flags.StringVar(&d.target, "target", "", "The `stage` to build, by its name or number (default: the last).")
+	flags.StringVarP(&d.tag, "tag", "t", "", "Push the image to this `repository` for good, as --freeze does; its tag follows from what is in it.")
+	flags.Var(&d.arguments, "build-arg", "The value of an ARG, `NAME=value`; may be repeated. It is no place for a secret: it stays in the recipe.")
+	usage.OfferDirs(cmd, "context")
+	for _, name := range []string{"target", "tag", "build-arg"} {
+		usage.Offer(cmd, name)
+	}
+}
+
+// settle puts together what can be said in two ways.
+func (d *dockerfileFlags) settle(cmd *cobra.Command, f *RecipeFlags, args []string) error {
+	if len(args) == 1 {
+		if d.context != "" {
+			return usage.Errorf("DIR and --context name the same; give one")
+		}
+		d.context = args[0]
+		if !cmd.Flags().Changed("file") {
+			d.file = filepath.Join(args[0], "Dockerfile")
+		}
+	}
+	if d.tag == "" {
+		return nil
+	}
+	if _, tag, ok := strings.Cut(d.tag[strings.LastIndex(d.tag, "/")+1:], ":"); ok && strings.Contains(d.tag, "/") {
+		return usage.Errorf("-t %s: the tag follows from what is in the image; leave :%s out", d.tag, tag)
+	}
+	if f.freeze != "" && f.freeze != d.tag {
+		return usage.Errorf("-t and --freeze name two repositories; one is enough")
+	}
+	f.freeze = d.tag
+	return nil
+}
+
+// request is the Dockerfile, with what the flags change in it, and its context.
+func (d *dockerfileFlags) request(cmd *cobra.Command, s *session.Settings) (*containerv1.ContainerRequest, error) {
+	text, err := contents(cmd, d.file)
+	if err != nil {
+		return nil, err
+	}
+	if d.target != "" {
+		if text, err = dockerfile.UntilStage(text, d.target); err != nil {
+			return nil, err
+		}
+	}
+	if text, err = dockerfile.WithArguments(text, d.arguments.Values()); err != nil {
+		return nil, err
+	}
+	req := &containerv1.ContainerRequest{ContainerFile: base64.StdEncoding.EncodeToString([]byte(text))}
+	if d.context == "" {
+		return req, nil
+	}
+	var ignored *layer.Ignored
+	if info, err := os.Stat(d.context); err == nil && info.IsDir() {
+		if ignored, err = layer.ReadIgnored(d.file, d.context); err != nil {
+			return nil, err
+		}
+	}
+	if req.BuildContext, err = layer.Read(cmd.Context(), d.context, s.Timeout, ignored, cmd.ErrOrStderr()); err != nil {
+		return nil, fmt.Errorf("preparing the context %s: %w", d.context, err)
+	}
+	return req, nil
+}

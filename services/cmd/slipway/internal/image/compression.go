@@ -1,0 +1,52 @@
+package image
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// compression is --build-compression: MODE[:LEVEL][,force]. Which there are, and their
+// levels, the server knows.
+type compression struct{ as *containerv1.Compression } // nil for what is usual
+
+// Set reads the flag.
+func (c *compression) Set(s string) error {
+	rest, force := strings.CutSuffix(s, ",force")
+	mode, text, levelled := strings.Cut(rest, ":")
+	out := &containerv1.Compression{Mode: mode, Force: force}
+	if levelled {
+		level, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return errors.New("must have a number after the colon, e.g. zstd:19")
+		}
+		out.Level = proto.Int32(int32(level))
+	}
+	if mode == "" || strings.Contains(rest, ",") {
+		return errors.New("must be MODE, MODE:LEVEL, or one of these with ,force, e.g. zstd:19,force")
+	}
+	c.as = out
+	return nil
+}
+
+// String returns the flag's value.
+func (c *compression) String() string {
+	if c.as == nil {
+		return ""
+	}
+	out := c.as.GetMode()
+	if c.as.Level != nil {
+		out += ":" + strconv.Itoa(int(c.as.GetLevel()))
+	}
+	if c.as.GetForce() {
+		out += ",force"
+	}
+	return out
+}
+
+// Type names the flag's kind in the help.
+func (*compression) Type() string { return "MODE[:LEVEL]" }

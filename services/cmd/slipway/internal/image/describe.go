@@ -1,0 +1,98 @@
+package image
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/layer"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Describe is `slipway describe`.
+func Describe(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "describe ID",
+		Short: "Show what was requested",
+		Long: `Show what was requested, without its secrets; also when the name has expired.
+
+` + idForms + `
+Of a build it shows what ` + "`slipway builds show`" + ` does.`,
+		Args: usage.Exactly(1),
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		what, err := readSubject(args[0])
+		if err != nil {
+			return err
+		}
+		if what.build != "" {
+			return showBuild(cmd, s, what.build, format)
+		}
+		var res containerv1.DescribeContainerResponse
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path()}, &res)
+		if err != nil {
+			return fmt.Errorf("describing the request: %w", err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, requestTable(&res))
+	}
+	return cmd
+}
+
+func requestTable(r *containerv1.DescribeContainerResponse) output.Table {
+	var t output.Table
+	t.Fact("Request", r.GetRequestId())
+	t.Fact("Name", r.GetTargetImage())
+	if r.GetBuildId() == "" { // where an image lies that was built is of no use to anybody
+		t.Fact("Image", r.GetContainerImage())
+	}
+	t.Fact("Build", r.GetBuildId())
+	t.Fact("Platform", r.GetContainerPlatform())
+	t.Fact("Digests", r.GetDigests()...)
+	addConfig(&t, r.GetContainerConfig())
+	t.Fact("Includes", r.GetContainerIncludes()...)
+	t.Text("Recipe", r.GetContainerFile())
+	t.Text("Conda", r.GetCondaFile())
+	t.Fact("Frozen", output.YesNo(r.Freeze))
+	t.Fact("User", output.Number(r.UserId))
+	t.Fact("Workspace", output.Number(r.WorkspaceId))
+	t.Fact("Known to", r.GetPlatformEndpoint())
+	t.Fact("Workflow", r.GetWorkflowId())
+	t.Fact("Fingerprint", r.GetFingerprint())
+	t.Fact("Timestamp", r.GetTimestamp())
+	t.Fact("Created", output.Moment(r.GetCreationTime()))
+	t.Fact("Expires", output.Moment(r.GetExpiration()), again(r))
+	t.Fact("Revoked", output.Moment(r.GetRevocationTime()))
+	return t
+}
+
+// again says how to get another name where the old one no longer works.
+func again(r *containerv1.DescribeContainerResponse) string {
+	if r.GetExpiration() == nil || r.GetRevocationTime() != nil || r.GetFreeze() || time.Now().Before(r.GetExpiration().AsTime()) {
+		return ""
+	}
+	return "`slipway get " + r.GetRequestId() + "` prints a fresh name"
+}
+
+func addConfig(t *output.Table, c *containerv1.ContainerConfig) {
+	t.Fact("Entrypoint", output.Words(c.GetEntrypoint()))
+	t.Fact("Cmd", output.Words(c.GetCmd()))
+	t.Fact("Env", c.GetEnv()...)
+	t.Fact("Working dir", c.GetWorkingDir())
+	for i, l := range c.GetLayers() {
+		t.Fact(fmt.Sprintf("Layer %d", i+1), l.GetGzipDigest()+" "+output.BytesText(float64(l.GetGzipSize())), hosted(l))
+	}
+}
+
+// hosted is where a layer lies; empty when it came with the request.
+func hosted(l *containerv1.Layer) string {
+	if l.GetLocation() == layer.DataPrefix {
+		return ""
+	}
+	return l.GetLocation()
+}

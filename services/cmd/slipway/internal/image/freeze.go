@@ -1,0 +1,93 @@
+package image
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	"slipway.dev/services/cmd/slipway/internal/follow"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// frozenFlags say where an image is pushed for good, in which form, and whether to
+// wait for it.
+type frozenFlags struct {
+	freeze     string
+	sif, await bool
+	progress   string // "auto", "plain" or "tty"
+}
+
+func (f *frozenFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, with your own credentials, and print its name there.")
+	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; its name is for oras://, and slipway pull --sif saves the file.")
+	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
+	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, lines alone; tty, with a last line that says how long it has been; auto, as the terminal allows.")
+	usage.Offer(cmd, "freeze")
+	usage.Offer(cmd, "progress", "auto", "plain", "tty")
+}
+
+// target adds to a request where the image goes.
+func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
+	switch {
+	case f.progress != "auto" && f.progress != "plain" && f.progress != "tty":
+		return usage.Errorf("--progress must be auto, plain or tty, not %q", f.progress)
+	case f.freeze != "":
+		req.BuildRepository, req.Freeze = f.freeze, true
+	}
+	if f.sif {
+		req.Format = "sif"
+	}
+	return nil
+}
+
+// wait shows the build of a request until its image is there, if told to.
+func (f *frozenFlags) wait(cmd *cobra.Command, s *session.Settings, c *session.Client, res *containerv1.SubmitContainerResponse) error {
+	if !f.await {
+		return nil
+	}
+	live := f.progress == "tty" || f.progress == "auto" && s.IsLive(cmd.ErrOrStderr())
+	show := follow.NewConsole(cmd.ErrOrStderr(), live, true)
+	if !res.GetSucceeded() {
+		if err := follow.Await(cmd.Context(), c, res, show); err != nil {
+			return err
+		}
+	}
+	return sayMade(cmd, c, res)
+}
+
+// sayMade ends what is shown of a build: with the image's digest, and how much it is to
+// download, where that is known.
+func sayMade(cmd *cobra.Command, c *session.Client, res *containerv1.SubmitContainerResponse) error {
+	if res.GetBuildId() == "" {
+		return nil
+	}
+	var b buildv1.Build
+	if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: subject{build: res.GetBuildId()}.path()}, &b); err != nil || b.GetDigest() == "" {
+		return session.UnlessRefused(err)
+	}
+	line := "Made " + b.GetDigest()
+	image := &inspectv1.ImageQuery{ContainerImage: res.GetTargetImage()}
+	var made inspectv1.InspectImageResponse
+	if !strings.HasPrefix(res.GetTargetImage(), orasScheme) {
+		if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}, &made); session.UnlessRefused(err) != nil {
+			return err
+		}
+	}
+	if layers := made.GetContainer().GetManifest().GetLayers(); len(layers) > 0 {
+		size := 0.0
+		for _, l := range layers {
+			size += l.GetSize()
+		}
+		line += fmt.Sprintf(", %s in %d layers", output.BytesText(size), len(layers))
+	}
+	cmd.PrintErrln(output.Printable(line))
+	return nil
+}

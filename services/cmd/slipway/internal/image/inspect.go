@@ -1,0 +1,123 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Inspect is `slipway inspect`.
+func Inspect(s *session.Settings) *cobra.Command {
+	var platform string
+	cmd := &cobra.Command{
+		Use:   "inspect REF",
+		Short: "Show what an image is made of, or which platforms it has",
+		Long: `Show what an image is made of, or which platforms it has.
+
+A multi-platform image is shown as the table of its platforms; --platform shows
+one of them.`,
+		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64",
+		Args:    usage.Exactly(1),
+	}
+	cmd.Flags().StringVar(&platform, "platform", "", "The platform of a multi-platform image to show, e.g. linux/arm64.")
+	name := session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		image := &inspectv1.ImageQuery{ContainerImage: args[0]}
+		c, err := s.Client()
+		if err != nil {
+			return err
+		}
+		workspace, err := c.Workspace(cmd.Context(), *name)
+		if err != nil {
+			return err
+		}
+		if workspace != 0 {
+			image.PlatformWorkspaceId = &workspace
+		}
+		what := session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}
+		if platform != "" {
+			what.Query = url.Values{"platform": {platform}}
+		}
+		var res inspectv1.InspectImageResponse
+		raw, err := c.Do(cmd.Context(), what, &res)
+		if err == nil && res.GetContainer() == nil && res.GetIndex() == nil {
+			err = errors.New("the answer describes no image; check --server")
+		}
+		if err != nil {
+			return fmt.Errorf("inspecting %s: %w", args[0], err)
+		}
+		if res.GetIndex() != nil && platform == "" {
+			return format.Print(cmd.OutOrStdout(), raw, indexTable(args[0], res.GetIndex()))
+		}
+		return format.Print(cmd.OutOrStdout(), raw, containerTable(res.GetContainer()))
+	}
+	return cmd
+}
+
+func containerTable(i *inspectv1.ContainerInspection) output.Table {
+	var t output.Table
+	run := i.GetConfig().GetConfig()
+	t.Fact("Name", fullName(i))
+	t.Fact("Digest", i.GetDigest())
+	t.Fact("Type", i.GetManifest().GetMediaType())
+	t.Fact("Architecture", i.GetConfig().GetArchitecture())
+	t.Fact("Created", i.GetConfig().GetCreated())
+	t.Fact("Entrypoint", output.Words(run.GetEntrypoint()))
+	t.Fact("Cmd", output.Words(run.GetCmd()))
+	t.Fact("Env", run.GetEnv()...)
+	t.Fact("Working dir", run.GetWorkingDir())
+	t.Fact("User", run.GetUser())
+	t.Fact("Layers", layersOf(i)...)
+	return t
+}
+
+// layersOf are the layers of an image with their sizes, one a line.
+func layersOf(i *inspectv1.ContainerInspection) []string {
+	layers := i.GetManifest().GetLayers()
+	lines := make([]string, len(layers))
+	for n, l := range layers {
+		lines[n] = fmt.Sprintf("%s %9s", l.GetDigest(), output.BytesText(l.GetSize()))
+	}
+	return lines
+}
+
+func fullName(i *inspectv1.ContainerInspection) string {
+	separator := ":"
+	if strings.Contains(i.GetReference(), ":") {
+		separator = "@" // a digest
+	}
+	return i.GetRegistry() + "/" + i.GetImageName() + separator + i.GetReference()
+}
+
+func indexTable(name string, i *inspectv1.IndexInspection) output.Table {
+	var t output.Table
+	t.Fact("Name", name)
+	t.Fact("Digest", i.GetDigest())
+	t.Fact("Type", i.GetMediaType())
+	t = append(t, nil, []string{"PLATFORM", "DIGEST"})
+	for _, m := range i.GetManifests() {
+		t = append(t, []string{platformName(m.GetPlatform()), m.GetDigest()})
+	}
+	return t
+}
+
+func platformName(p *inspectv1.Platform) string {
+	if p == nil {
+		return "-"
+	}
+	name := p.GetOs() + "/" + p.GetArchitecture()
+	if p.GetVariant() != "" {
+		name += "/" + p.GetVariant()
+	}
+	return name
+}

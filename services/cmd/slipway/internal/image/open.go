@@ -1,0 +1,81 @@
+package image
+
+import (
+	"cmp"
+	"fmt"
+	"os/exec"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Open is `slipway open`.
+func Open(s *session.Settings, env func(string) string) *cobra.Command {
+	var here bool
+	cmd := &cobra.Command{
+		Use:   "open [ID]",
+		Short: "Show a build in the browser",
+		Long: `Show a build in the browser: how far it is, its log while it is written, and what went
+into it. Without ID, it is the page on which packages are found.
+
+` + idForms + `
+BROWSER names the program that shows pages, else it is the desktop's own. Where there is
+none, as on a cluster's login node, --no-browser prints the address.`,
+		Example: "  slipway open 3f2a5b6c7d8e9f01_1\n  slipway open --no-browser",
+		Args:    usage.AtMostOne,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			page, err := page(cmd, s, args)
+			if err != nil {
+				return err
+			}
+			if here {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), page)
+				return err
+			}
+			return browse(cmd, cmp.Or(env("BROWSER"), desktopBrowser()), page)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVarP(&here, "no-browser", "n", false, "Print the address.")
+	return cmd
+}
+
+// page is the address of what an ID stands for. It holds no token.
+func page(cmd *cobra.Command, s *session.Settings, args []string) (string, error) {
+	c, err := s.Client()
+	if err != nil {
+		return "", err
+	}
+	at := *c.Base
+	at.User = nil
+	if len(args) == 0 {
+		return at.JoinPath("/").String(), nil
+	}
+	id, err := BuildOf(cmd.Context(), c, args[0])
+	if err != nil {
+		return "", err
+	}
+	return at.JoinPath("view", "builds", id).String(), nil
+}
+
+// desktopBrowser is the program that hands an address to the desktop.
+func desktopBrowser() string {
+	if runtime.GOOS == "darwin" {
+		return "open"
+	}
+	return "xdg-open"
+}
+
+// browse has a program of the user's show an address.
+func browse(cmd *cobra.Command, program, address string) error {
+	cmd.PrintErrln("Opening", address)
+	shows := exec.CommandContext(cmd.Context(), "sh", "-c", program+` "$1"`, "sh", address)
+	shows.Stdout, shows.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	if err := shows.Run(); err != nil {
+		return fmt.Errorf("%s did not open it; set BROWSER, or print the address with --no-browser: %w", program, err)
+	}
+	return nil
+}

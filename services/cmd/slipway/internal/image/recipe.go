@@ -1,0 +1,114 @@
+package image
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// RecipeFlags say where a built image goes, and whether to wait for it.
+type RecipeFlags struct {
+	imageFlags
+	frozenFlags
+	buildRepo, cacheRepo string
+	names                string
+	compression          compression
+	DryRun               bool
+}
+
+// Add adds the flags.
+func (f *RecipeFlags) Add(cmd *cobra.Command, s *session.Settings) {
+	f.imageFlags.add(cmd, s)
+	flags := cmd.Flags()
+	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
+	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")
+	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to keep layers in for later builds.")
+	f.frozenFlags.add(cmd)
+	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
+	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd or estargz, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
+	flags.BoolVar(&f.DryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
+	usage.Offer(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
+	usage.Offer(cmd, "build-compression", "gzip", "zstd", "estargz")
+	for _, name := range []string{"build-repo", "cache-repo"} {
+		usage.Offer(cmd, name)
+	}
+}
+
+// Run asks for the image, waits for it if told to, and prints its name.
+func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containerv1.ContainerRequest) error {
+	ctx := cmd.Context()
+	c, err := s.Client()
+	if err != nil {
+		return err
+	}
+	if err := f.target(req); err != nil {
+		return err
+	}
+	if err := f.fill(cmd, s, c, req); err != nil {
+		return err
+	}
+	raw, res, err := submit(ctx, c, req)
+	if err != nil {
+		return fmt.Errorf("requesting the build: %w", err)
+	}
+	if err := f.wait(cmd, s, c, res); err != nil {
+		return err
+	}
+	return f.Output.Print(cmd.OutOrStdout(), raw, output.Table{{f.nameOf(res)}})
+}
+
+// nameOf is the name that can be pulled. A dry run of what is not there has none: what
+// would be secret in it is left open.
+func (f *RecipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
+	name := res.GetTargetImage()
+	if f.DryRun && !res.GetCached() {
+		name = strings.Replace(name, "/wt/"+res.GetContainerToken()+"/", "/wt/<token>/", 1)
+	}
+	return name
+}
+
+func (f *RecipeFlags) target(req *containerv1.ContainerRequest) error {
+	req.BuildRepository, req.CacheRepository, req.NameStrategy, req.DryRun = f.buildRepo, f.cacheRepo, f.names, f.DryRun
+	req.Compression = f.compression.as
+	if f.DryRun && f.await {
+		return usage.Errorf("--dry-run builds nothing that --await could wait for")
+	}
+	if f.freeze != "" && f.buildRepo != "" && f.buildRepo != f.freeze {
+		return usage.Errorf("--freeze and --build-repo name two repositories; --freeze alone is enough")
+	}
+	return f.frozenFlags.target(req)
+}
+
+// Encoded reads a file, "-" for standard input, as the contract wants it.
+func Encoded(cmd *cobra.Command, name string) (string, error) {
+	text, err := contents(cmd, name)
+	return base64.StdEncoding.EncodeToString([]byte(text)), err
+}
+
+// contents reads a file, "-" for standard input.
+func contents(cmd *cobra.Command, name string) (string, error) {
+	var raw []byte
+	var err error
+	if name == "-" {
+		raw, err = io.ReadAll(cmd.InOrStdin())
+	} else {
+		raw, err = os.ReadFile(name)
+	}
+	if err == nil && len(raw) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading %s: %w", name, err)
+	}
+	return string(raw), nil
+}

@@ -1,0 +1,91 @@
+package image
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Status is `slipway status`.
+func Status(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status ID",
+		Short: "Show whether an image can be pulled by now",
+		Long: `Show whether an image can be pulled by now.
+
+` + idForms,
+		Args: usage.Exactly(1),
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		what, err := readSubject(args[0])
+		if err != nil {
+			return err
+		}
+		if what.build != "" {
+			return buildStatus(cmd, s, what, format)
+		}
+		var res containerv1.GetContainerStatusResponse
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status"}, &res)
+		if err != nil {
+			return fmt.Errorf("reading the status: %w", err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, statusTable(&res))
+	}
+	return cmd
+}
+
+func statusTable(r *containerv1.GetContainerStatusResponse) output.Table {
+	var t output.Table
+	t.Fact("Request", r.GetId())
+	t.Fact("Name", r.GetTargetImage())
+	t.Fact("Status", r.GetStatus())
+	if r.Position != nil {
+		t.Fact("Position", strconv.Itoa(int(r.GetPosition())))
+	}
+	t.Fact("Succeeded", output.YesNo(r.Succeeded))
+	t.Fact("Reason", r.GetReason())
+	t.Text("Message", r.GetMessage())
+	t.Fact("Build", r.GetBuildId())
+	t.Fact("Created", output.Moment(r.GetCreationTime()))
+	t.Fact("Duration", elapsed(r.GetDuration()))
+	t.Fact("Details", r.GetDetailsUri())
+	return t
+}
+
+func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *output.Format) error {
+	var res buildv1.GetBuildStatusResponse
+	raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status"}, &res)
+	if err != nil {
+		return fmt.Errorf("reading the status: %w", err)
+	}
+	var t output.Table
+	t.Fact("Build", res.GetId())
+	t.Fact("Status", res.GetStatus())
+	t.Fact("Succeeded", output.YesNo(res.Succeeded))
+	t.Fact("Reason", res.GetReason())
+	t.Text("Message", res.GetMessage())
+	t.Fact("Started", output.Moment(res.GetStartTime()))
+	if res.Duration != nil {
+		t.Fact("Duration", output.Seconds(res.Duration))
+	}
+	return format.Print(cmd.OutOrStdout(), raw, t)
+}
+
+// elapsed shows nanoseconds, which the contract has as text.
+func elapsed(nanoseconds string) string {
+	d, err := time.ParseDuration(nanoseconds + "ns")
+	if err != nil {
+		return nanoseconds
+	}
+	return d.Round(time.Millisecond).String()
+}

@@ -1,0 +1,136 @@
+package layer
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Ignored is what a .dockerignore file leaves out of a build context. Truth:
+// docs.docker.com, "Build context", ".dockerignore files". nil leaves nothing out.
+type Ignored struct{ rules []ignoreRule }
+
+// ignoreRule is a line of the file; the last one that fits decides.
+type ignoreRule struct {
+	pattern *regexp.Regexp
+	keep    bool // the line begins with "!"
+}
+
+// ReadIgnored reads the ignore file of a Dockerfile, or else the one in the
+// context. It answers nil where there is none.
+func ReadIgnored(dockerfile, context string) (*Ignored, error) {
+	for _, name := range []string{dockerfile + ".dockerignore", filepath.Join(context, ".dockerignore")} {
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		list, err := parseIgnored(f)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		}
+		return list, nil
+	}
+	return nil, nil //nolint:nilnil // nothing is ignored
+}
+
+func parseIgnored(r io.Reader) (*Ignored, error) {
+	list := &Ignored{}
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\uFEFF")
+		}
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		line, keep := strings.CutPrefix(strings.TrimSpace(line), "!")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if line = strings.TrimPrefix(path.Clean(line), "/"); line == "" || line == "." {
+			continue
+		}
+		pattern, err := ignorePattern(line)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		list.rules = append(list.rules, ignoreRule{pattern, keep})
+	}
+	return list, lines.Err()
+}
+
+// ignorePattern turns a pattern into an expression: "*" and "?" stay within a
+// name, "**" stands for any number of directories.
+func ignorePattern(line string) (*regexp.Regexp, error) {
+	var b strings.Builder
+	b.WriteString("^")
+	for rest := line; rest != ""; {
+		switch c := rest[0]; {
+		case strings.HasPrefix(rest, "**"):
+			rest = strings.TrimPrefix(rest[2:], "/")
+			if rest == "" {
+				b.WriteString(".*")
+			} else {
+				b.WriteString("(.*/)?")
+			}
+			continue
+		case c == '*':
+			b.WriteString("[^/]*")
+		case c == '?':
+			b.WriteString("[^/]")
+		case c == '[' || c == ']' || c >= 0x80:
+			b.WriteByte(c)
+		case c == '\\' && len(rest) > 1:
+			rest = rest[1:]
+			b.WriteString(regexp.QuoteMeta(rest[:1]))
+		default:
+			b.WriteString(regexp.QuoteMeta(rest[:1]))
+		}
+		rest = rest[1:]
+	}
+	b.WriteString("$")
+	return regexp.Compile(b.String())
+}
+
+// has says whether a path below the context, with "/" between its parts, is left
+// out: by itself, or with a directory that it lies in.
+func (l *Ignored) has(name string) bool {
+	if l == nil {
+		return false
+	}
+	out := false
+	for _, r := range l.rules {
+		if r.keep != out {
+			continue // it would change nothing
+		}
+		for p := name; p != "."; p = path.Dir(p) {
+			if r.pattern.MatchString(p) {
+				out = !r.keep
+				break
+			}
+		}
+	}
+	return out
+}
+
+// exceptions says whether something in an ignored directory may be wanted.
+func (l *Ignored) exceptions() bool {
+	for _, r := range l.rules {
+		if r.keep {
+			return true
+		}
+	}
+	return false
+}

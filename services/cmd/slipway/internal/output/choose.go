@@ -1,0 +1,185 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/itchyny/gojq"
+)
+
+// chosen is what is asked for of an answer's document: members of its entries, and
+// what is made of them. The zero value is all of it.
+type chosen struct {
+	fields []string
+	query  *gojq.Code // nil for none
+}
+
+// fieldsFlag is --json.
+type fieldsFlag struct{ f *Format }
+
+// Set reads the flag.
+func (v fieldsFlag) Set(s string) error {
+	if v.f.Kind != text {
+		return errors.New("is a format of its own; leave out -o")
+	}
+	fields := strings.Split(s, ",")
+	for i, name := range fields {
+		if fields[i] = strings.TrimSpace(name); fields[i] == "" {
+			return errors.New("must be names with commas between them, e.g. buildId,status")
+		}
+	}
+	v.f.fields = fields
+	return nil
+}
+
+// String returns the flag's value.
+func (v fieldsFlag) String() string {
+	if v.f == nil {
+		return ""
+	}
+	return strings.Join(v.f.fields, ",")
+}
+
+// Type names the flag's kind in the help.
+func (fieldsFlag) Type() string { return "fields" }
+
+// queryFlag is --jq.
+type queryFlag struct {
+	f      *Format
+	source string
+}
+
+// Set reads the flag.
+func (v *queryFlag) Set(s string) error {
+	if v.f.Kind != text {
+		return errors.New("is a format of its own; leave out -o")
+	}
+	q, err := gojq.Parse(s)
+	if err == nil {
+		v.f.query, err = gojq.Compile(q)
+	}
+	if err != nil {
+		return fmt.Errorf("is no expression of jq: %w", err)
+	}
+	v.source = s
+	return nil
+}
+
+// String returns the flag's value.
+func (v *queryFlag) String() string { return v.source }
+
+// Type names the flag's kind in the help.
+func (*queryFlag) Type() string { return "expression" }
+
+// isAll says whether nothing less than the whole is asked for.
+func (c chosen) isAll() bool { return c.fields == nil && c.query == nil }
+
+// write prints what is chosen of a document: JSON, or with a query each of its values
+// on a line, texts as they are.
+func (c chosen) write(b *bytes.Buffer, raw []byte) error {
+	if c.fields != nil {
+		var err error
+		if raw, err = pick(raw, c.fields); err != nil {
+			return err
+		}
+	}
+	if c.query == nil {
+		if err := json.Indent(b, raw, "", "  "); err != nil {
+			return fmt.Errorf("indenting the answer: %w", err)
+		}
+		b.WriteByte('\n')
+		return nil
+	}
+	var doc any
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	for values := c.query.Run(doc); ; {
+		v, ok := values.Next()
+		if !ok {
+			return nil
+		}
+		switch v := v.(type) {
+		case error:
+			return fmt.Errorf("--jq: %w", v)
+		case string:
+			b.WriteString(PlainText(v) + "\n")
+		default:
+			out, err := gojq.Marshal(v)
+			if err != nil {
+				return fmt.Errorf("--jq: %w", err)
+			}
+			b.Write(append(out, '\n'))
+		}
+	}
+}
+
+// members are those of an object, as they were written.
+type members map[string]json.RawMessage
+
+// pick returns the fields of a document's entries: a list's as a list, what is in an
+// envelope as an object. A member that an entry lacks is null.
+func pick(raw []byte, fields []string) ([]byte, error) {
+	var doc members
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return nil, fmt.Errorf("reading the answer: %w", err)
+	}
+	if inner, ok := doc.sole('{'); ok {
+		var entry members
+		if err := json.Unmarshal(inner, &entry); err != nil {
+			return nil, fmt.Errorf("reading the answer: %w", err)
+		}
+		return entry.pick(fields), nil
+	}
+	list, isList := doc.sole('[')
+	if _, counts := doc["totalSize"]; !isList && !counts {
+		return doc.pick(fields), nil
+	}
+	var entries []members
+	if isList {
+		if err := json.Unmarshal(list, &entries); err != nil { // of texts, say
+			return doc.pick(fields), nil //nolint:nilerr // then they have no fields
+		}
+	}
+	out := [][]byte{}
+	for _, e := range entries {
+		out = append(out, e.pick(fields))
+	}
+	return append(append([]byte("["), bytes.Join(out, []byte(","))...), ']'), nil
+}
+
+// sole is the only member that is no number, truth value or null, where it begins as
+// told.
+func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
+	for _, v := range m {
+		switch v[0] {
+		case '{', '[', '"':
+			if ok || v[0] != begin {
+				return nil, false
+			}
+			found, ok = v, true
+		}
+	}
+	return found, ok
+}
+
+// pick is an object of some of the members, in that order.
+func (m members) pick(fields []string) []byte {
+	var b bytes.Buffer
+	for i, name := range fields {
+		b.WriteByte("{,"[min(i, 1)])
+		key, _ := json.Marshal(name) // a text can be written
+		b.Write(key)
+		b.WriteByte(':')
+		if v, ok := m[name]; ok {
+			b.Write(v)
+		} else {
+			b.WriteString("null")
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}

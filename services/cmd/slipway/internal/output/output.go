@@ -1,0 +1,160 @@
+// Package output has how answers are printed: tables for people, documents and chosen
+// members for programs, shown once or again and again. What strangers wrote never
+// steers a terminal.
+package output
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Format is how an answer is printed: "text" and "wide" for people, "json" and "yaml"
+// for programs, "name" for scripts: what other commands take, one a line.
+type Format struct {
+	Kind string
+	chosen
+}
+
+// text is the kind that nobody has to ask for.
+const text = "text"
+
+func formats() []string { return []string{text, "wide", "json", "yaml", "name"} }
+
+// Flag adds -o, and gh's --json and --jq.
+func Flag(cmd *cobra.Command) *Format {
+	f := Format{Kind: text}
+	cmd.Flags().Var(fieldsFlag{&f}, "json", "Print these `fields` of each entry as JSON, e.g. buildId,status; null where an entry lacks one.")
+	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print what this `expression` of jq makes of the JSON.")
+	usage.Offer(cmd, "json")
+	usage.Offer(cmd, "jq")
+	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text, wide, json, yaml or name.")
+	usage.Offer(cmd, "output", formats()...)
+	return &f
+}
+
+// Set reads the flag.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(formats(), s) {
+		return errors.New("must be text, wide, json, yaml or name")
+	}
+	if !f.isAll() && s != text {
+		return errors.New("is another format than --json and --jq")
+	}
+	f.Kind = s
+	return nil
+}
+
+// String returns the flag's value.
+func (f *Format) String() string { return f.Kind }
+
+// Type names the flag's kind in the help.
+func (f *Format) Type() string { return "format" }
+
+// IsDocument says whether the server's own answer is printed.
+func (f *Format) IsDocument() bool { return f.Kind == "json" || f.Kind == "yaml" || !f.isAll() }
+
+// Print writes an answer: the server's own document, or the table made from it.
+func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
+	var b bytes.Buffer
+	switch {
+	case f.Kind == "json", !f.isAll():
+		if err := f.write(&b, raw); err != nil {
+			return err
+		}
+	case f.Kind == "yaml":
+		doc, err := yaml.JSONToYAML(raw)
+		if err != nil {
+			return fmt.Errorf("writing the answer as YAML: %w", err)
+		}
+		b.Write(doc)
+	case f.Kind == "name":
+		t.names().Write(&b)
+	default:
+		t.Write(&b)
+	}
+	if _, err := b.WriteTo(w); err != nil {
+		return fmt.Errorf("printing the answer: %w", err)
+	}
+	return nil
+}
+
+// List writes a list; of one without entries people are told what it is that there is
+// none of.
+func (f *Format) List(cmd *cobra.Command, raw []byte, t Table, none string) error {
+	if !f.IsDocument() && len(t) < 2 {
+		return nothing(cmd, none)
+	}
+	return f.Print(cmd.OutOrStdout(), raw, t)
+}
+
+// nothing says on standard error, for people, why standard output is empty.
+func nothing(cmd *cobra.Command, why string) error {
+	_, err := fmt.Fprintln(cmd.ErrOrStderr(), why)
+	return err
+}
+
+// Table is text in columns, a row a line.
+type Table [][]string
+
+// names are the first column of a list, or the first value of what is described.
+func (t Table) names() Table {
+	switch {
+	case len(t) == 0 || len(t[0]) == 0:
+		return nil
+	case len(t[0]) == 1:
+		return t
+	case t[0][0] != strings.ToUpper(t[0][0]):
+		return Table{{t[0][1]}}
+	}
+	var out Table
+	for _, row := range t[1:] {
+		out = append(out, row[:1])
+	}
+	return out
+}
+
+// Fact adds a name and its values, one a line. Empty values are left out, and
+// so is a name that has no others.
+func (t *Table) Fact(name string, values ...string) {
+	for _, v := range values {
+		if v != "" {
+			*t = append(*t, []string{name, v})
+			name = ""
+		}
+	}
+}
+
+// Text adds a name and a text of one or more lines.
+func (t *Table) Text(name, text string) {
+	if text == "" {
+		return
+	}
+	for l := range strings.Lines(text) {
+		*t = append(*t, []string{name, PlainText(strings.TrimRight(l, "\r\n"))})
+		name = ""
+	}
+}
+
+// Write aligns the columns. What is in the cells comes from strangers: nothing
+// in it may steer a terminal.
+func (t Table) Write(b *bytes.Buffer) {
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	for _, row := range t {
+		cells := make([]string, len(row))
+		for i, c := range row {
+			cells[i] = Printable(c)
+		}
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a buffer takes everything
+	}
+	_ = w.Flush()
+}

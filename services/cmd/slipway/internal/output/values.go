@@ -1,0 +1,76 @@
+package output
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// Words shows the elements of a command; empty for none.
+func Words(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%q", list)
+}
+
+// BytesText shows a length, e.g. "29.7 MB".
+func BytesText(n float64) string {
+	unit := 0
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	for ; n >= 1000 && unit < len(units)-1; unit++ {
+		n /= 1000
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%.0f B", n)
+	}
+	return fmt.Sprintf("%.1f %s", n, units[unit])
+}
+
+// Moment shows an instant; empty for none.
+func Moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
+
+// YesNo shows a truth value; empty for none.
+func YesNo(b *bool) string {
+	switch {
+	case b == nil:
+		return ""
+	case *b:
+		return "yes"
+	}
+	return "no"
+}
+
+// MomentOrNever shows an instant that need not come.
+func MomentOrNever(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "never"
+	}
+	return Moment(t)
+}
+
+// Tallied shows a whole number that JSON has as a double.
+func Tallied(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+
+// Number shows a whole number that JSON has as a double; empty for none.
+func Number(n *float64) string {
+	if n == nil {
+		return ""
+	}
+	return Tallied(*n)
+}
+
+// Seconds shows a length of time; "-" for none.
+func Seconds(s *float64) string {
+	if s == nil {
+		return "-"
+	}
+	return time.Duration(*s * float64(time.Second)).Round(time.Millisecond).String()
+}

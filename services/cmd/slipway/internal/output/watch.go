@@ -1,0 +1,88 @@
+package output
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Watch shows something again and again.
+type Watch struct {
+	output *Format
+	watch  bool
+	every  time.Duration
+	isLive func(io.Writer) bool
+}
+
+// WatchFlags adds -o, --watch and --interval.
+func WatchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, help string) *Watch {
+	w := &Watch{output: Flag(cmd), isLive: isLive}
+	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, help)
+	cmd.Flags().DurationVar(&w.every, "interval", 5*time.Second, "How often, with --watch.")
+	usage.Offer(cmd, "interval", "1s", "5s", "1m")
+	return w
+}
+
+// Sighting is what is there at one time.
+type Sighting struct {
+	Raw   []byte
+	Table Table
+	End   *Ending // nil while it goes on
+}
+
+// Ending is how what was watched ended.
+type Ending struct{ Err error }
+
+// Show prints what look sees: once, or until it ends. On a terminal the new one
+// takes the old one's place; elsewhere only what is new is printed.
+func (w *Watch) Show(cmd *cobra.Command, look func(context.Context) (Sighting, error)) error {
+	if w.watch && w.every < time.Second {
+		return usage.Errorf("--interval must be a second or more")
+	}
+	out := cmd.OutOrStdout()
+	clears := w.watch && w.isLive(out)
+	tick := time.NewTicker(max(w.every, time.Second))
+	defer tick.Stop()
+	for before := []byte(nil); ; {
+		seen, err := look(cmd.Context())
+		if err != nil {
+			return err
+		}
+		var now bytes.Buffer
+		if err := w.output.Print(&now, seen.Raw, seen.Table); err != nil {
+			return err
+		}
+		if clears {
+			err = put(out, append([]byte("\x1b[H\x1b[2J"), now.Bytes()...))
+		} else if !bytes.Equal(now.Bytes(), before) {
+			err = put(out, now.Bytes())
+		}
+		switch {
+		case err != nil:
+			return err
+		case !w.watch:
+			return nil
+		case seen.End != nil:
+			return seen.End.Err
+		}
+		before = now.Bytes()
+		select {
+		case <-tick.C:
+		case <-cmd.Context().Done():
+			return fmt.Errorf("interrupted: %w", cmd.Context().Err())
+		}
+	}
+}
+
+func put(out io.Writer, text []byte) error {
+	if _, err := out.Write(text); err != nil {
+		return fmt.Errorf("printing the answer: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+)
+
+// reported is an answer about runs and tasks, which describe themselves.
+type reported struct {
+	Workflow  document
+	Progress  progress
+	Workflows []struct {
+		Workflow document
+		Progress progress
+	}
+	Tasks []struct{ Task document }
+}
+
+// readReported makes a call and reads its answer.
+func readReported(ctx context.Context, c *session.Client, what session.Call) (raw []byte, r reported, err error) {
+	if raw, err = c.Do(ctx, what, nil); err != nil {
+		return nil, r, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	if err := dec.Decode(&r); err != nil {
+		return nil, r, c.Strange(err)
+	}
+	return raw, r, nil
+}
+
+// progress is the counts of a run.
+type progress struct{ *platformv1.Progress }
+
+// UnmarshalJSON reads them as the server writes messages; null is none.
+func (p *progress) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	p.Progress = &platformv1.Progress{}
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, p.Progress); err != nil {
+		return fmt.Errorf("reading the counts of a run: %w", err)
+	}
+	return nil
+}
+
+// document is a run or a task in its own words.
+type document map[string]any
+
+// text shows a member; empty when it is not there.
+func (d document) text(name string) string {
+	switch v := d[name].(type) {
+	case string:
+		return v
+	case json.Number:
+		if f, err := v.Float64(); err == nil {
+			return output.Tallied(f)
+		}
+	}
+	return ""
+}
+
+// duration shows how long a run took, or how long it runs.
+func (d document) duration() string {
+	if n, ok := d["duration"].(json.Number); ok {
+		if ms, err := n.Float64(); err == nil {
+			return (time.Duration(ms) * time.Millisecond).Round(time.Second).String()
+		}
+	}
+	start, err := time.Parse(time.RFC3339, d.text("start"))
+	if err != nil || d.text("status") != "RUNNING" {
+		return "-"
+	}
+	return time.Since(start).Round(time.Second).String()
+}

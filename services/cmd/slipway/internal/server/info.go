@@ -1,0 +1,77 @@
+// Package server has the commands about the server itself: what it can do, and how much it
+// is used.
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Info is `slipway info`.
+func Info(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "info",
+		Short: "Show which server answers, and what it can do",
+		Args:  usage.Exactly(0),
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := s.Client()
+		if err != nil {
+			return err
+		}
+		var res containerv1.GetServiceInfoResponse
+		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: "/service-info"}, &res)
+		if err != nil {
+			return fmt.Errorf("reading what the server is: %w", err)
+		}
+		var t output.Table
+		t.Fact("Server", c.Base.Redacted())
+		able, err := abilities(cmd.Context(), c)
+		if err != nil {
+			return err
+		}
+		t.Fact("Version", able.GetProductVersion())
+		t.Fact("Contract", res.GetServiceInfo().GetVersion())
+		t.Fact("Commit", res.GetServiceInfo().GetCommitId())
+		addAbilities(&t, able)
+		return format.Print(cmd.OutOrStdout(), raw, t)
+	}
+	return cmd
+}
+
+// abilities asks what the server can do; nothing of one that does not say.
+func abilities(ctx context.Context, c *session.Client) (*containerv1.ListAbilitiesResponse, error) {
+	var res containerv1.ListAbilitiesResponse
+	_, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha1/abilities"}, &res)
+	if session.UnlessRefused(err) != nil {
+		return nil, fmt.Errorf("reading what the server can do: %w", err)
+	}
+	return &res, nil
+}
+
+// addAbilities adds what a server can do, and why it cannot do the rest.
+func addAbilities(t *output.Table, r *containerv1.ListAbilitiesResponse) {
+	titles := map[string]string{
+		"build": "Builds", "freeze": "Freezes", "sif": "Singularity", "conda": "Conda", "mirror": "Mirrors", "scan": "Scans",
+	}
+	for _, a := range r.GetAbilities() {
+		value := "yes"
+		if !a.GetAvailable() {
+			value = "no: " + a.GetProblem()
+		} else if len(a.GetPlatforms()) > 0 {
+			value = strings.Join(a.GetPlatforms(), ", ")
+		}
+		t.Fact(cmp.Or(titles[a.GetName()], a.GetName()), value)
+	}
+}

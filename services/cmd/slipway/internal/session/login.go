@@ -1,0 +1,207 @@
+package session
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/prompt"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Login is `slipway login`.
+func Login(s *Settings) *cobra.Command {
+	secret := prompt.Secret{What: "token"}
+	var web, device bool
+	cmd := &cobra.Command{
+		Use:   "login",
+		Short: "Sign in to a server, and stay signed in",
+		Long: `Sign in to a server, and stay signed in.
+
+It asks for the server and for an access token, which is not shown while it is
+typed. The token is tried, and kept in $XDG_CONFIG_HOME/slipway/logins.json
+(~/.config/slipway/logins.json), which you alone can read. From then on every
+command uses that server and that token, unless --server, --token-file or their
+variables say otherwise. A token is sent to the server it was kept for alone.
+
+Where nobody can be asked, give the server with --server and the token with
+--token-stdin or --token-file.
+
+Two ways need no token to copy: with --web a page of the server signs you in, in a
+browser on this machine; with --device, as on a cluster's login node, you enter a
+code in a browser on any other. Either makes an access token for this machine,
+which is kept the same way. To answer nothing when asked for a token is --device.`,
+		Example: `  slipway login
+  slipway login --server https://slipway.example.org --web
+  slipway login --server https://slipway.example.org --device
+  slipway login --server http://localhost:9090 --token-file data/admin-token
+  pass show slipway | slipway login --server https://slipway.example.org --token-stdin`,
+		Args:              usage.Exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	secret.Add(cmd)
+	cmd.Flags().BoolVar(&web, "web", false, "Sign in with a browser on this machine.")
+	cmd.Flags().BoolVar(&device, "device", false, "Sign in with a browser on another machine.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if web && device {
+			return usage.Errorf("--web and --device are two ways to sign in; one is enough")
+		}
+		if (web || device) && secret.Given() {
+			return usage.Errorf("--web and --device make a token; there is none to read")
+		}
+		d := prompt.New(cmd)
+		base, err := s.askServer(d, web || device || secret.Given())
+		if err != nil {
+			return err
+		}
+		token, err := s.newLogin(cmd, base, d, way{web, device, secret})
+		if err != nil {
+			return err
+		}
+		return s.signIn(cmd, base, token)
+	}
+	return cmd
+}
+
+// way is how somebody signs in.
+type way struct {
+	web, device bool
+	secret      prompt.Secret // where neither is asked for
+}
+
+// newLogin returns the token to sign in with.
+func (s *Settings) newLogin(cmd *cobra.Command, base *url.URL, d *prompt.Dialogue, w way) (string, error) {
+	switch {
+	case w.web:
+		return s.signInOnTheWeb(cmd, base)
+	case w.device:
+		return s.signInElsewhere(cmd, base)
+	}
+	token, err := w.secret.Read(d, "Access token, or nothing to enter a code in a browser")
+	if errors.Is(err, prompt.ErrNothing) && !w.secret.Given() {
+		return s.signInElsewhere(cmd, base)
+	}
+	return token, err
+}
+
+// askServer returns the server to sign in to; where it is not named and somebody
+// is there, it is asked for.
+func (s *Settings) askServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return nil, err
+	}
+	server, usual := s.server, cmp.Or(kept.Server, usualServer)
+	if server == "" && d.IsThere() && !quiet {
+		if server, err = d.Ask("Server", usual); err != nil {
+			return nil, err
+		}
+	}
+	return parseServer(cmp.Or(server, usual))
+}
+
+// signIn tries a token, and keeps it.
+func (s *Settings) signIn(cmd *cobra.Command, base *url.URL, token string) error {
+	if ip := net.ParseIP(base.Hostname()); base.Scheme == "http" && base.Hostname() != "localhost" && !ip.IsLoopback() {
+		cmd.PrintErrln("slipway: the token goes to", output.Printable(base.Redacted()), "unencrypted; use https beyond this machine")
+	}
+	user, err := s.clientOf(base, token).whoAmI(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("signing in: %w", err)
+	}
+	kept, err := readLogins(s.logins)
+	if err != nil {
+		return err
+	}
+	if kept.Logins == nil {
+		kept.Logins = map[string]login{}
+	}
+	kept.Server = serverKey(base)
+	kept.Logins[kept.Server] = login{Token: token, User: user.GetUserName()}
+	if err := kept.write(s.logins); err != nil {
+		return err
+	}
+	if s.token != "" {
+		cmd.PrintErrln("slipway: SLIPWAY_TOKEN is set, and wins over the login")
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed in to %s as %s.\n", output.Printable(kept.Server), output.Printable(user.GetUserName()))
+	return err
+}
+
+// Logout is `slipway logout`.
+func Logout(s *Settings) *cobra.Command {
+	return &cobra.Command{
+		Use:   "logout",
+		Short: "Forget the access token of a server",
+		Long: `Forget the access token of a server: the one of the last login, or --server.
+
+The token itself goes on working where else it is used; ` + "`slipway tokens delete`" + `
+ends it.`,
+		Example:           "  slipway logout\n  slipway logout --server https://slipway.example.org",
+		Args:              usage.Exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			kept, err := readLogins(s.logins)
+			if err != nil {
+				return err
+			}
+			base, err := parseServer(cmp.Or(s.server, kept.Server, usualServer))
+			if err != nil {
+				return err
+			}
+			key := serverKey(base)
+			if _, ok := kept.Logins[key]; !ok {
+				return fmt.Errorf("you are not signed in to %s", output.Printable(key))
+			}
+			delete(kept.Logins, key)
+			if kept.Server == key {
+				kept.Server = ""
+			}
+			if err := kept.write(s.logins); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed out of %s.\n", output.Printable(key))
+			return err
+		},
+	}
+}
+
+// Whoami is `slipway whoami`.
+func Whoami(s *Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               "whoami",
+		Short:             "Show who you are to the server",
+		Example:           "  slipway whoami\n  slipway whoami -o json",
+		Args:              usage.Exactly(0),
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, err := s.Client()
+		if err != nil {
+			return err
+		}
+		var res platformv1.GetUserInfoResponse
+		raw, err := c.Do(cmd.Context(), Call{Method: http.MethodGet, Path: "/api/user-info", Signed: true}, &res)
+		if err != nil {
+			return fmt.Errorf("asking who you are: %w", err)
+		}
+		u := res.GetUser()
+		var t output.Table
+		t.Fact("Server", c.Base.Redacted())
+		t.Fact("User", u.GetUserName())
+		t.Fact("Name", u.GetFirstName()+" "+u.GetLastName())
+		t.Fact("E-mail", u.GetEmail())
+		t.Fact("Organisation", u.GetOrganization())
+		t.Fact("Id", output.Tallied(u.GetId()))
+		return format.Print(cmd.OutOrStdout(), raw, t)
+	}
+	return cmd
+}

@@ -1,0 +1,128 @@
+package session
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/output"
+)
+
+// devicePause is how long to wait between two questions where the server does not say,
+// and how much longer when it wants fewer (RFC 8628, 3.2 and 3.5).
+const devicePause = 5 * time.Second
+
+// device is a code to show, and one to wait with.
+type device struct {
+	Secret   string  `json:"device_code"`
+	Code     string  `json:"user_code"`
+	Page     string  `json:"verification_uri"`
+	Lifetime float64 `json:"expires_in"` // seconds
+	Interval float64 `json:"interval"`   // seconds
+}
+
+// signInElsewhere returns an access token of this machine's own: a person enters a
+// code in a browser on any machine (gateway/contract/platform.md#sign-in).
+func (s *Settings) signInElsewhere(cmd *cobra.Command, base *url.URL) (string, error) {
+	c := s.clientOf(base, "")
+	d, err := c.device(cmd.Context())
+	if err != nil {
+		return "", fmt.Errorf("asking for a code: %w", err)
+	}
+	cmd.PrintErrf("Open this page in a browser, on any machine:\n  %s\nand enter this code:\n  %s\nWaiting; Ctrl-C ends it …\n", output.Printable(d.Page), output.Printable(d.Code))
+	ctx, cancel := context.WithTimeout(cmd.Context(), span(d.Lifetime))
+	defer cancel()
+	jwt, err := c.awaitDevice(ctx, d)
+	switch {
+	case cmd.Context().Err() != nil:
+		return "", errors.New("interrupted: nobody is signed in")
+	case ctx.Err() != nil:
+		return "", fmt.Errorf("nobody entered the code within %s; begin again", span(d.Lifetime))
+	case err != nil:
+		return "", fmt.Errorf("signing in: %w", err)
+	}
+	return s.clientOf(base, jwt).tokenOfMachine(cmd.Context())
+}
+
+// device asks for a code.
+func (c *Client) device(ctx context.Context) (device, error) {
+	var d device
+	res, raw, err := c.postForm(ctx, "/api/oauth/device_authorization", url.Values{"client_id": {clientID}})
+	if err != nil {
+		return d, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return d, Refusal(res, raw)
+	}
+	if err := json.Unmarshal(raw, &d); err != nil || d.Secret == "" || d.Code == "" || d.Page == "" || d.Lifetime < 1 {
+		return d, c.Strange(errors.New("there is no code in its answer"))
+	}
+	return d, nil
+}
+
+// awaitDevice asks for the access token until the code was entered, not more often than the
+// server wants it. A server that is away for a moment is asked again.
+func (c *Client) awaitDevice(ctx context.Context, d device) (string, error) {
+	pause := span(d.Interval)
+	if pause <= 0 {
+		pause = devicePause
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(pause):
+		}
+		res, raw, err := c.postForm(ctx, "/api/oauth/access_token", url.Values{
+			"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {d.Secret}, "client_id": {clientID},
+		})
+		if err != nil {
+			continue
+		}
+		var answer struct {
+			Token string `json:"access_token"`
+			Error string `json:"error"`
+		}
+		if err := json.Unmarshal(raw, &answer); err == nil && res.StatusCode == http.StatusOK && answer.Token != "" {
+			return answer.Token, nil
+		}
+		switch {
+		case answer.Error == "slow_down":
+			pause += devicePause
+		case answer.Error == "authorization_pending", res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= http.StatusInternalServerError:
+		default:
+			return "", Refusal(res, raw)
+		}
+	}
+}
+
+// span is a number of seconds as JSON has it.
+func span(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+
+// postForm sends a form, and returns the whole answer.
+func (c *Client) postForm(ctx context.Context, path string, form url.Values) (*http.Response, []byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base.JoinPath(path).String(), strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("User-Agent", c.agent)
+	res, err := c.http.Do(req)
+	if err != nil {
+		return nil, nil, c.Unanswered(err)
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if err != nil {
+		return nil, nil, c.Unanswered(err)
+	}
+	return res, raw, nil
+}

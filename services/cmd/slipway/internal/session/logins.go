@@ -1,0 +1,99 @@
+package session
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// login is what is kept of a server that somebody signed in to.
+type login struct {
+	Token string `json:"token"`
+	User  string `json:"user,omitempty"`
+}
+
+// logins is the file of them. A token goes to the server it was kept for, and to
+// no other.
+type logins struct {
+	// Server is the one that was signed in to last.
+	Server string           `json:"server,omitempty"`
+	Logins map[string]login `json:"logins,omitempty"` // by serverKey
+}
+
+// errNoHome is an environment that says nothing of where settings are kept.
+var errNoHome = errors.New("neither XDG_CONFIG_HOME nor HOME is set, so there is no place for logins")
+
+// loginsPath is where logins are kept, after the XDG base directory
+// specification; empty when the environment does not say.
+func loginsPath(env func(string) string) string {
+	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "slipway", "logins.json")
+	}
+	if home := cmp.Or(env("HOME"), env("USERPROFILE")); home != "" {
+		return filepath.Join(home, ".config", "slipway", "logins.json")
+	}
+	return ""
+}
+
+// readLogins reads the file; none is an empty one.
+func readLogins(path string) (logins, error) {
+	var l logins
+	if path == "" {
+		return l, nil
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &l)
+	}
+	if err != nil {
+		return logins{}, fmt.Errorf("reading the logins; `slipway login` after removing %s makes them anew: %w", path, err)
+	}
+	return l, nil
+}
+
+// write replaces the file, which its owner alone may read.
+func (l logins) write(path string) (err error) {
+	if path == "" {
+		return errNoHome
+	}
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("keeping the login: %w", err)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("keeping the login: %w", err)
+	}
+	f, err := os.CreateTemp(dir, ".logins-*") // 0600
+	if err != nil {
+		return fmt.Errorf("keeping the login: %w", err)
+	}
+	_, err = f.Write(append(raw, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the login: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// serverKey names a server, however its URL is written.
+func serverKey(u *url.URL) string {
+	host := strings.ToLower(u.Host)
+	for scheme, port := range map[string]string{"http": ":80", "https": ":443"} {
+		if u.Scheme == scheme {
+			host = strings.TrimSuffix(host, port)
+		}
+	}
+	return u.Scheme + "://" + host + strings.TrimRight(u.EscapedPath(), "/")
+}

@@ -1,0 +1,36 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/output"
+)
+
+// completePatience is how long a shell waits for a server's values.
+const completePatience = 3 * time.Second
+
+// Offers asks the server what a shell may offer; nothing when it does not answer.
+func (s *Settings) Offers(list func(context.Context, *Client) ([]cobra.Completion, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completePatience)
+		defer cancel()
+		c, err := s.Client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		values, err := list(ctx, c)
+		if err != nil {
+			cobra.CompDebugln(err.Error(), false)
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return values, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// Offer is a value and what it stands for. Both may be written by strangers.
+func Offer(value, meaning string) cobra.Completion {
+	return cobra.CompletionWithDesc(output.Printable(value), output.Printable(meaning))
+}

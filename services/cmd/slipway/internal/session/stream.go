@@ -1,0 +1,90 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Lost is a connection that is worth another try.
+type Lost struct{ Err error }
+
+// Error says what broke it.
+func (e Lost) Error() string { return e.Err.Error() }
+
+// Unwrap returns what broke it.
+func (e Lost) Unwrap() error { return e.Err }
+
+// Ask makes a call, once, whose answer may take any time, and be any. The caller closes it.
+func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.Response, error) {
+	req, err := c.request(ctx, what)
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	patient := c.http
+	patient.Timeout = 0
+	res, err := patient.Do(req)
+	if err != nil {
+		return nil, c.Unanswered(err)
+	}
+	return res, nil
+}
+
+// Open makes a call whose answer may take any time, but not stay silent. The
+// caller closes the answer.
+func (c *Client) Open(ctx context.Context, what Call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	a := &answer{cancel: cancel, silence: silence}
+	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was received for %s", silence)) })
+	res, err := c.Ask(ctx, what, header)
+	if err != nil {
+		a.stop()
+		return nil, Lost{Err: err}
+	}
+	a.body = res.Body
+	if res.StatusCode == http.StatusOK {
+		return a, nil
+	}
+	defer res.Body.Close()
+	defer a.stop()
+	raw, err := io.ReadAll(io.LimitReader(a, maxAnswer))
+	if err != nil {
+		return nil, Lost{Err: c.Unanswered(err)}
+	}
+	err = Refusal(res, raw)
+	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode > http.StatusNotImplemented {
+		err = Lost{Err: err}
+	}
+	return nil, err
+}
+
+// answer is a body that is given up when it is silent.
+type answer struct {
+	body    io.ReadCloser
+	timer   *time.Timer
+	silence time.Duration
+	cancel  context.CancelCauseFunc
+}
+
+// Read reads on.
+func (a *answer) Read(p []byte) (int, error) {
+	n, err := a.body.Read(p)
+	a.timer.Reset(a.silence)
+	return n, err
+}
+
+// Close ends the call.
+func (a *answer) Close() error {
+	a.stop()
+	return a.body.Close()
+}
+
+func (a *answer) stop() {
+	a.timer.Stop()
+	a.cancel(nil)
+}

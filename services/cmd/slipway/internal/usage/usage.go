@@ -1,0 +1,67 @@
+// Package usage has what a command line is made of: checks of its arguments, the error of
+// one that cannot be understood, and what a shell may offer. It calls no server.
+package usage
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Error is a command line that cannot be understood. Nothing was sent.
+type Error struct{ error }
+
+// Unwrap returns what is wrong with it.
+func (e Error) Unwrap() error { return e.error }
+
+// Errorf returns such an error.
+func Errorf(text string, args ...any) error {
+	return Error{fmt.Errorf(text, args...)}
+}
+
+// KnownCommand stands where a command was expected.
+func KnownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return Errorf("there is no command %q; did you mean `%s %s`?", args[0], cmd.CommandPath(), strings.Join(near, "`, `"+cmd.CommandPath()+" "))
+	}
+	return Errorf("there is no command %q", args[0])
+}
+
+// AtMostOne checks that a command got one argument or none.
+func AtMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return Errorf("%d arguments instead of one; write it as `%s`", len(args), cmd.UseLine())
+	}
+	return nil
+}
+
+// Exactly checks that a command got n arguments.
+func Exactly(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Errorf("%d arguments instead of %d; write it as `%s`", len(args), n, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// AtLeastOne checks that a command got an argument.
+func AtLeastOne(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return Errorf("something has to be named; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
+	}
+	return nil
+}
+
+// Group is a command that only has others below it.
+func Group(name, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Args: KnownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
