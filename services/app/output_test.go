@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/app"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/testkit/bubble"
 )
 
 // reader is who reads a log; each element is one write.
@@ -58,7 +59,7 @@ func TestOutput(t *testing.T) {
 		if got := r.all(); len(got) != 1 {
 			t.Errorf("lines soon after another: %q", got)
 		}
-		time.Sleep(60 * time.Millisecond)
+		bubble.Elapse(60 * time.Millisecond)
 		if got := r.all(); len(got) != 2 || strings.Count(got[1], "\n") != 2 {
 			t.Errorf("a moment later: %q", got)
 		}
