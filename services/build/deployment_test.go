@@ -39,6 +39,8 @@ type deployment struct {
 	now time.Time
 	// logins, where set, are those of the service and of its callers.
 	logins *caller.Keychain
+	// platform, where set, knows who calls.
+	platform platformv1.PlatformServiceClient
 	// replicas are their metrics.
 	replicas []*prometheus.Registry
 }
@@ -86,7 +88,7 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
 		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
-		Keychain: p.keychain(),
+		Keychain: p.keychain(), Platform: p.platform,
 		Limiter:  ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{
 			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
