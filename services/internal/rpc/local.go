@@ -78,8 +78,11 @@ func (l *local) call(ctx context.Context, name string, req, reply any, opts []gr
 			err = decode(got, reply)
 		}
 	}
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return true, status.FromContextError(ctx.Err()).Err()
+	case l.all.Err() != nil: // as a connection that was cut says nothing of how a call ended
+		return true, status.Error(codes.Unavailable, "the server was stopped while it answered")
 	}
 	return true, err
 }
