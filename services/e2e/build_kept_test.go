@@ -62,9 +62,11 @@ func TestNothingCanBeBuilt(t *testing.T) {
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
 	p := oneProcess(t, common(t, []string{up.Host}, settings{"PATH": t.TempDir(), "runc_path": filepath.Join(t.TempDir(), "runc"), "limit_requests_anonymous": "0"}))
 	// The worker says so in the moment when it starts, which may be after the first
-	// request.
+	// request; what was asked for until then is queued, and asked for again joins it.
+	asked := 0
 	if err := within(time.Minute, func() error {
-		r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM scratch"))
+		asked++
+		r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM scratch", fmt.Sprintf("LABEL asked=%d", asked)))
 		if r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "cannot build images: ") {
 			return fmt.Errorf("a recipe is answered %d %s", r.status, r.body)
 		}
