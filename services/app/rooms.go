@@ -184,6 +184,7 @@ func (a *App) buildRegistry() error {
 		Settings: registry.Settings{
 			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
 			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
+			BlobDir: a.cfg.BlobCache, BlobCache: int64(a.cfg.BlobCacheSize),
 			TagFreshness: a.cfg.TagFreshness, PullWait: a.cfg.PullWait, PublicURL: strings.TrimRight(a.cfg.PublicURL, "/"),
 			SpoolDir: spool, FilesystemPrefix: a.cfg.FilesystemPrefix,
 		},

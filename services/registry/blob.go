@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/upstream"
 )
 
 func invalidDigest(s string) error {
@@ -82,7 +80,7 @@ func (s *Registry) addedLayer(w http.ResponseWriter, r *http.Request, d digest.D
 		return err
 	}
 	defer f.Close()
-	http.ServeContent(w, r, "", time.Time{}, f)
+	serveFile(w, r, f)
 	return nil
 }
 
@@ -97,40 +95,4 @@ func redirect(w http.ResponseWriter, location string) {
 func (s *Registry) isOwn(host string) bool {
 	own, err := url.Parse(s.deps.PublicURL)
 	return err == nil && strings.EqualFold(own.Host, host)
-}
-
-func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
-	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
-	if upstream.IsRange(err) {
-		refuseRange(w, d.Size)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	h := w.Header()
-	if b.Redirect != nil {
-		if s.isOwn(b.Redirect.Host) {
-			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
-		}
-		if r.Method == http.MethodGet {
-			redirect(w, b.Redirect.String())
-			return nil
-		}
-		// What is signed for GET often refuses HEAD; the manifest knows the size.
-		b.Status, b.Size, b.Body = http.StatusOK, d.Size, http.NoBody
-	}
-	defer b.Body.Close()
-	h.Set("Accept-Ranges", "bytes")
-	if b.ContentRange != "" {
-		h.Set("Content-Range", b.ContentRange)
-	}
-	if b.Size >= 0 {
-		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
-	}
-	w.WriteHeader(b.Status)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	return s.streams.copy(w, b.Body, r.TLS == nil)
 }

@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer, r *Registry) *metrics {
 		gauge("slipway_registry_waiting_requests", "Requests that wait for a build now.", &m.waiting),
 	)
 	for cache, hits := range map[string]*stats.Counter{
-		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits, "tag": r.images.tags.hits,
+		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits, "blob": r.blobs.hits, "tag": r.images.tags.hits,
 	} {
 		reg.MustRegister(
 			looked(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),

@@ -58,6 +58,10 @@ type Settings struct {
 	// LayerDir is where added layers are kept; LayerCache its size in bytes.
 	LayerDir   string
 	LayerCache int64
+	// BlobDir is where blobs of registries are kept; "" keeps none. BlobCache is its size
+	// in bytes.
+	BlobDir   string
+	BlobCache int64
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
 	// TagFreshness is how old may be what a tag points at; 0 asks each time.
@@ -79,6 +83,7 @@ type Registry struct {
 	tokens  *tokens
 	images  *images
 	layers  *layerCache
+	blobs   *blobCache
 	streams *streams
 	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
 	waiting ratelimit.AtOnce // pulls that wait for builds
@@ -93,16 +98,20 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	counter, err := newCounter(d)
+	blobs, err := newBlobCache(d)
 	if err != nil {
 		return nil, err
 	}
+	counter, err := newCounter(d)
+	if err != nil {
+		return nil, errors.Join(err, blobs.close())
+	}
 	tokens, err := newTokens(d)
 	if err != nil {
-		return nil, errors.Join(err, counter.close())
+		return nil, errors.Join(err, blobs.close(), counter.close())
 	}
 	r := &Registry{
-		deps: d, tokens: tokens, images: newImages(d), layers: layers, streams: newStreams(), counter: counter,
+		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: blobs, streams: newStreams(), counter: counter,
 		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
 		tracer:  otel.Tracer("slipway.dev/registry"),
 	}
@@ -120,7 +129,9 @@ func (s *Registry) Run(ctx context.Context) error {
 }
 
 // Close stops listening. Run must have ended.
-func (s *Registry) Close() error { return errors.Join(s.tokens.close(), s.counter.close()) }
+func (s *Registry) Close() error {
+	return errors.Join(s.tokens.close(), s.blobs.close(), s.counter.close())
+}
 
 // answerTime is how long anything but a blob may take.
 const answerTime = 90 * time.Second

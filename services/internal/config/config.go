@@ -117,6 +117,8 @@ type Config struct {
 	TokenTTL         time.Duration `group:"Names, caches and memory" key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`
 	RequestRetention time.Duration `key:"request_retention" default:"2160h" help:"How long a request can be described after its name stopped working. 0: for ever."`
 	LayerCache       Bytes         `key:"layer_cache" default:"1GiB" help:"Disk space in data_dir for added layers that this process serves."`
+	BlobCache        string        `key:"blob_cache" help:"Folder of this process alone for the blobs that it has passed on, by repository and digest; those too that a registry would send clients elsewhere for. Before each use the registry is asked whether the login may read the blob. Empty: none are kept."`
+	BlobCacheSize    Bytes         `key:"blob_cache_size" default:"10GiB" help:"Disk space for blob_cache; beyond it those go that were used longest ago. No blob is kept that takes more than a quarter of it."`
 	ImageCache       Bytes         `key:"image_cache" default:"32MiB" help:"Memory for manifests and image configs that this process serves."`
 	TagFreshness     time.Duration `key:"tag_freshness" default:"0s" help:"How old the answer of a registry may be to what a tag points at now; it is used again for the same login and repository alone. 0: every pull of a tag asks. At most 5m."`
 	CondaSolveWait   time.Duration `key:"conda_solve_wait" default:"2s" help:"How long a container request for Conda packages waits to be solved before it is queued: what cannot be is refused at once. 0: the build finds out."`

@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
 		CondaLayers: 20 << 30, CondaLockTTL: 30 * 24 * time.Hour,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
-		LayerCache: 1 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
+		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
 	}
 	got, err := load(t, nil, nil, "")
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {

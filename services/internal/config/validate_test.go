@@ -24,6 +24,7 @@ func TestValidate(t *testing.T) {
 		{"loopback by address", "--public-url=http://127.0.0.1:9090 --platform-url=http://[::1]:9091", ""},
 		{"all addresses", "--http-addr=:9090", ""},
 		{"address without a port", "--http-addr=localhost", "http_addr"},
+		{"blob cache without a size", "--blob-cache=/tmp/blobs --blob-cache-size=0", "blob_cache_size"},
 		{"admin address", "--admin-addr=x", "admin_addr"},
 		{"gRPC address", "--grpc-addr=", "grpc_addr"},
 		{"plain http to the world", "--public-url=http://slipway.example.org", "public_url"},

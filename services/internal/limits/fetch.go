@@ -45,6 +45,8 @@ const (
 	WalkManifests, ImageBlobs = 256, 1 << 15
 	// TagAnswers is of how many tags, each as one login sees it, the answer is remembered.
 	TagAnswers = 20_000
+	// BlobCacheShare is how many blobs fit into blob_cache_size at least.
+	BlobCacheShare = 4
 	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
 	// for the rest, and BlobResumptions how often for one blob.
 	BlobAway, BlobResumptions = 30 * time.Second, 5
@@ -79,6 +81,8 @@ func fetchRows() []Row {
 		{What: "entries of an image index", Bound: n(IndexEntries), Why: "the largest in use have about 50, with an attestation for each image"},
 		{What: "tags, by login, whose answers are remembered for tag_freshness", Bound: n(TagAnswers), Why: "each takes memory; one that is forgotten is asked for again"},
 		{What: "how long an answer about a tag is used again", Key: "tag_freshness", Why: "whoever moves a tag expects pulls to follow"},
+		{What: "blobs that are kept on disk", Key: "blob_cache_size", Why: "whoever pulls chooses what is kept"},
+		{What: "blob that is kept on disk", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one would drive out all others"},
 		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is remembered for the time of a pull"},
 		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
 		{What: "documents larger than " + size(SmallDocument) + " that one process reads at a time", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; whoever waits longer than " + DocumentsWait.String() + " is answered 503"},

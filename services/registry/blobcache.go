@@ -1,0 +1,236 @@
+package registry
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/maypok86/otter/v2/stats"
+	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/upstream"
+)
+
+// blobKey is a blob of one repository. The same digest elsewhere is another blob: who
+// names it in a repository of their own, or runs a registry that claims to have it, has
+// not shown that they may read it.
+type blobKey struct {
+	repo   upstream.Repository
+	digest digest.Digest
+	size   int64 // in bytes, as the manifest states it
+}
+
+// keptBlob is a file's name: a hash of the rest, and the size that it has in full.
+var keptBlob = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18})$`)
+
+func (k blobKey) file() string {
+	sum := sha256.Sum256([]byte(k.repo.Host + "\n" + k.repo.Name + "\n" + k.digest.String()))
+	return hex.EncodeToString(sum[:]) + "-" + strconv.FormatInt(k.size, 10)
+}
+
+// blobCache keeps blobs of registries in a folder, within a size, of which those go first
+// that were used longest ago. A blob is there in full, and verified, or not at all. Who may
+// read one it does not know. Safe for concurrent use.
+type blobCache struct {
+	dir             string // "" keeps nothing
+	limit           int64
+	lock            *os.File
+	hits            *stats.Counter
+	evicted, failed prometheus.Counter
+
+	mu      sync.Mutex
+	entries map[string]*list.Element // of keptFile, by name
+	order   *list.List               // by use, the latest in front
+	filling map[string]bool
+	bytes   int64 // of entries, and of what is being written
+}
+
+type keptFile struct {
+	name string
+	size int64
+	used time.Time
+}
+
+// newBlobCache opens the folder, with what an earlier process left there.
+func newBlobCache(d Deps) (*blobCache, error) {
+	c := &blobCache{
+		dir: d.BlobDir, limit: d.BlobCache, hits: stats.NewCounter(),
+		entries: map[string]*list.Element{}, order: list.New(), filling: map[string]bool{},
+		evicted: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_registry_blob_cache_evicted_total", Help: "Blobs that left the blob cache for others.",
+		}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "slipway_registry_blob_cache_failed_total", Help: "Blobs that could not be written to the blob cache, or read from it; their registry served them.",
+		}),
+	}
+	d.Metrics.MustRegister(c.evicted, c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slipway_registry_blob_cache_bytes", Help: "What the blob cache takes up on disk.",
+	}, func() float64 { return float64(c.used()) }))
+	if c.dir == "" {
+		return c, nil
+	}
+	if err := c.claim(); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the blob cache %s: %w", c.dir, err), c.close())
+	}
+	return c, nil
+}
+
+// claim makes the folder this process's own, and learns what is in it.
+func (c *blobCache) claim() (err error) {
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
+	}
+	if c.lock, err = os.Open(c.dir); err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.New("another process uses it; set another blob_cache")
+	}
+	found, err := os.ReadDir(c.dir)
+	if err != nil {
+		return err
+	}
+	var files []keptFile
+	for _, e := range found {
+		if f, ok := c.examine(e); ok {
+			files = append(files, f)
+		}
+	}
+	slices.SortFunc(files, func(a, b keptFile) int { return a.used.Compare(b.used) })
+	for _, f := range files {
+		c.add(f)
+	}
+	c.grow(0) // the limit may be another now
+	return nil
+}
+
+// examine removes what a killed process left half done, and touches nothing of others.
+func (c *blobCache) examine(e fs.DirEntry) (keptFile, bool) {
+	size := keptBlob.FindStringSubmatch(e.Name())
+	if size == nil && !strings.HasPrefix(e.Name(), incoming) || !e.Type().IsRegular() {
+		return keptFile{}, false
+	}
+	info, err := e.Info()
+	if err == nil && size != nil && strconv.FormatInt(info.Size(), 10) == size[1] {
+		return keptFile{e.Name(), info.Size(), info.ModTime()}, true
+	}
+	_ = os.Remove(c.path(e.Name()))
+	return keptFile{}, false
+}
+
+func (c *blobCache) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *blobCache) used() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bytes
+}
+
+// close gives the folder up.
+func (c *blobCache) close() error {
+	if c.lock == nil {
+		return nil
+	}
+	return c.lock.Close()
+}
+
+// open returns a blob that is kept, which the caller closes; nil where it is not. It can
+// be read to its end whatever leaves the cache meanwhile.
+func (c *blobCache) open(k blobKey) *os.File {
+	if c.dir == "" {
+		return nil
+	}
+	name := k.file()
+	if !c.use(name) {
+		c.hits.RecordMisses(1)
+		return nil
+	}
+	f, err := os.Open(c.path(name))
+	if err == nil {
+		var info fs.FileInfo
+		if info, err = f.Stat(); err == nil && info.Size() == k.size {
+			now := time.Now()
+			_ = os.Chtimes(c.path(name), now, now) // only the order of removal hangs on it
+			c.hits.RecordHits(1)
+			return f
+		}
+		_ = f.Close()
+	}
+	c.failed.Inc()
+	c.hits.RecordMisses(1)
+	c.drop(name)
+	return nil
+}
+
+// use says whether a file is kept, and that it is used now.
+func (c *blobCache) use(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[name]
+	if ok {
+		c.order.MoveToFront(e)
+	}
+	return ok
+}
+
+func (c *blobCache) add(f keptFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries[f.name] = c.order.PushFront(f)
+	c.bytes += f.size
+}
+
+// drop removes a file that is not what it was.
+func (c *blobCache) drop(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.entries[name]; ok {
+		c.remove(e)
+	}
+}
+
+// remove is called with mu held; a file that cannot be removed still counts.
+func (c *blobCache) remove(e *list.Element) bool {
+	f := e.Value.(keptFile) //nolint:forcetypeassert // the list holds nothing else
+	if err := os.Remove(c.path(f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	c.order.Remove(e)
+	delete(c.entries, f.name)
+	c.bytes -= f.size
+	return true
+}
+
+// grow makes room for n more bytes, and says whether there is.
+func (c *blobCache) grow(n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.bytes+n > c.limit {
+		oldest := c.order.Back()
+		if oldest == nil || !c.remove(oldest) {
+			return false
+		}
+		c.evicted.Inc()
+	}
+	c.bytes += n
+	return true
+}
+
+// wants says whether a blob of this size is kept.
+func (c *blobCache) wants(size int64) bool {
+	return c.dir != "" && size > 0 && size <= c.limit/limits.BlobCacheShare
+}

@@ -1,0 +1,111 @@
+package registry
+
+import (
+	"net/http"
+	"strconv"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/upstream"
+)
+
+// upstreamBlob answers a blob of a registry: from the cache, if the registry says that the
+// login may read it, and else from there.
+func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
+	key := blobKey{src.repo, d.Digest, d.Size}
+	if r.Method == http.MethodGet {
+		if f := s.blobs.open(key); f != nil {
+			defer f.Close()
+			if err := s.mayRead(r, src, d); err != nil {
+				return err
+			}
+			serveFile(w, r, f)
+			return nil
+		}
+	}
+	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
+	if upstream.IsRange(err) {
+		refuseRange(w, d.Size)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if b.Redirect != nil {
+		if s.isOwn(b.Redirect.Host) {
+			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
+		}
+		if r.Method == http.MethodGet {
+			return s.elsewhere(w, r, src, key, b.Redirect.String())
+		}
+		// What is signed for GET often refuses HEAD; the manifest knows the size.
+		b.Status, b.Size, b.Body = http.StatusOK, d.Size, http.NoBody
+	}
+	defer b.Body.Close()
+	h := w.Header()
+	h.Set("Accept-Ranges", "bytes")
+	if b.ContentRange != "" {
+		h.Set("Content-Range", b.ContentRange)
+	}
+	if b.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
+	}
+	w.WriteHeader(b.Status)
+	switch {
+	case r.Method == http.MethodHead:
+		return nil
+	case b.Status == http.StatusOK && b.Size == d.Size:
+		if fill := s.blobs.fill(key, b.Body); fill != nil {
+			defer fill.end()
+			return s.keepBlob(w, r, fill)
+		}
+	}
+	return s.streams.copy(w, b.Body, r.TLS == nil)
+}
+
+// mayRead asks the registry what it would be asked without a cache, but for the content:
+// whether this login may read this blob of this repository now.
+func (s *Registry) mayRead(r *http.Request, src reader, d ocispec.Descriptor) error {
+	b, err := s.deps.Upstream.Blob(r.Context(), http.MethodHead, src.repo, d.Digest, src.access, "")
+	if err == nil && b.Body != nil {
+		_ = b.Body.Close()
+	}
+	return err
+}
+
+// elsewhere sends a client on, unless the blob is to be kept: then it is read from there.
+func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader, key blobKey, location string) error {
+	if r.Header.Get("Range") != "" || !s.blobs.wants(key.size) {
+		redirect(w, location)
+		return nil
+	}
+	fill := s.blobs.fill(key, nil)
+	if fill == nil { // it is being kept
+		redirect(w, location)
+		return nil
+	}
+	defer fill.end()
+	body, err := s.deps.Upstream.ReadBlob(r.Context(), src.repo, key.digest, src.access, 0, key.size)
+	if err != nil { // what this service may not reach, clients may
+		redirect(w, location)
+		return nil
+	}
+	defer body.Close()
+	fill.body = body
+	w.Header().Set("Accept-Ranges", "bytes")
+	w.Header().Set("Content-Length", strconv.FormatInt(key.size, 10))
+	w.WriteHeader(http.StatusOK)
+	return s.keepBlob(w, r, fill)
+}
+
+// keepBlob passes a whole blob on, and keeps it. The client has all of it before the disk
+// is waited for.
+func (s *Registry) keepBlob(w http.ResponseWriter, r *http.Request, fill *filling) error {
+	if err := s.streams.copy(w, fill, r.TLS == nil); err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).Flush() // not every writer can
+	fill.commit()
+	return nil
+}
