@@ -140,12 +140,13 @@ func (c *blobCache) used() int64 {
 	return c.bytes
 }
 
-// close gives the folder up.
+// close gives the folder up. It is unlocked first: a child that is being started has the
+// file, too, until it runs its program.
 func (c *blobCache) close() error {
 	if c.lock == nil {
 		return nil
 	}
-	return c.lock.Close()
+	return errors.Join(syscall.Flock(int(c.lock.Fd()), syscall.LOCK_UN), c.lock.Close())
 }
 
 // open returns a blob that is kept, which the caller closes; nil where it is not. It can

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -206,7 +207,7 @@ func TestBlobCacheAfterACrash(t *testing.T) {
 // TestDiskIsFull: the client has its blob, and the cache nothing.
 func TestDiskIsFull(t *testing.T) {
 	t.Parallel()
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	full, err := syscall.Open("/dev/full", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		t.Skip("there is no /dev/full here")
 	}
@@ -215,14 +216,16 @@ func TestDiskIsFull(t *testing.T) {
 	f := c.fill(keyOfBlob("secret"), strings.NewReader("secret"))
 	name := f.file.Name()
 	_ = f.file.Close()
-	f.file = full
+	f.file = os.NewFile(uintptr(full), name) // the device has no other name that could be removed
 	got, err := io.ReadAll(f)
 	f.commit()
 	f.end()
 	if !bytes.Equal(got, []byte("secret")) || err != nil {
 		t.Errorf("the client has %q, %v", got, err)
 	}
-	_ = os.Remove(name)
+	if n, _ := files(t, dir); n != 0 {
+		t.Errorf("%d files are left", n)
+	}
 	if has(c, keyOfBlob("secret")) || c.used() != 0 || testutil.ToFloat64(c.failed) != 1 {
 		t.Errorf("%d bytes are kept", c.used())
 	}
