@@ -89,7 +89,7 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
 		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
 		Keychain: p.keychain(), Platform: p.platform,
-		Limiter:  ratelimit.New(p.redis, reg, testkit.Log(t)),
+		Limiter: ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{
 			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
 			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute,
