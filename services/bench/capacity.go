@@ -115,13 +115,14 @@ func (c *cluster) idle(w *world) reading {
 	return used
 }
 
-// share makes calls at all replicas at once, which share them evenly.
+// share makes calls at all replicas at once, which share them evenly. Each has as many in
+// flight, however many replicas there are: what wakes up for one call alone costs more.
 func (w *world) share(count int, calls []call) {
 	var all sync.WaitGroup
 	problems := make([]error, len(calls))
 	for i, k := range calls {
 		all.Go(func() {
-			_, problems[i] = load{call: k, workers: max(1, 8/len(calls)), count: count / len(calls)}.run(w.ctx)
+			_, problems[i] = load{call: k, workers: 8, count: count / len(calls)}.run(w.ctx)
 		})
 	}
 	all.Wait()
