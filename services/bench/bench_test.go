@@ -59,7 +59,7 @@ func TestBars(t *testing.T) {
 		{atLeast(0.9), 0.8999999, ">= 0.9", false},
 		{atMost(2), math.NaN(), "<= 2", false},
 	} {
-		s := sheet{report: &report{}, section: "x"}
+		s := (&report{}).sheet("x")
 		s.hold("m", c.value, "u", c.bar)
 		f := s.report.Figures[0]
 		if f.Bar != c.text || *f.Met != c.met {
@@ -138,7 +138,7 @@ func TestFailureEndsItsSection(t *testing.T) {
 		check(os.ErrNotExist)
 		s.tell("after", 1, "")
 	}}
-	if err := broken.run(w, &sheet{report: report}); !errors.Is(err, os.ErrNotExist) || len(report.Figures) != 1 {
+	if err := broken.run(w, report.sheet("x")); !errors.Is(err, os.ErrNotExist) || len(report.Figures) != 1 {
 		t.Errorf("%v after %d figures", err, len(report.Figures))
 	}
 }

@@ -24,8 +24,8 @@ func measureBlob(w *world, s *sheet) {
 		l.unchanged.name = nameSlipway // there is no other here
 		turns := []contender{turn(l.direct, nil), turn(l.unchanged, w.up), turn(l.theirs, nil)}
 		// The peer fills its cache with the first answer.
-		alternate(w, 2, turns...)
-		r := alternate(w, w.rounds, turns...)
+		alternate(w.ctx, 2, turns...)
+		r := alternate(w.ctx, w.rounds, turns...)
 		client := map[bool]string{true: ", client hashes"}[hashing]
 		for _, t := range turns {
 			s.tell(t.name+" speed"+client, r.median(t.name, speed), speed.unit)

@@ -45,8 +45,8 @@ func (r reading) cpu() (sum float64) {
 // costs starts so many replicas, and returns what one piece of each kind of work used.
 func (w *world) costs(s *sheet, replicas int) map[string]reading {
 	c := w.startCluster(replicas)
-	image := at(w.named(c, requestFor(w.up, appImage, smallConfig)))
-	tasks := at(w.named(c, requestFor(w.up, taskImage, smallConfig)))
+	image := at(w.named(c, requestFor(w.up.addr, appImage, smallConfig)))
+	tasks := at(w.named(c, requestFor(w.up.addr, taskImage, smallConfig)))
 	anyone := c.roles["registry"][0].addr
 	image.host, tasks.host = anyone, anyone
 	digest, doc, err := image.child(w.ctx, engine())
@@ -54,9 +54,9 @@ func (w *world) costs(s *sheet, replicas int) map[string]reading {
 	_, large, err := tasks.child(w.ctx, engine())
 	check(err)
 	pull := func(url string) []call {
-		return c.spread("registry", func(s *server) call { return get(elsewhere(url, s.addr)) })
+		return c.spread("registry", func(s *slipwayServer) call { return get(elsewhere(url, s.addr)) })
 	}
-	request := c.spread("gateway", func(s *server) call { return s.submitting(requestFor(w.up, appImage, smallConfig)) })
+	request := c.spread("gateway", func(s *slipwayServer) call { return s.submitting(requestFor(w.up.addr, appImage, smallConfig)) })
 	idle := c.idle(w)
 	costs := map[string]reading{}
 	note := func(work string, each float64, do func()) {
@@ -142,7 +142,7 @@ func (s *sheet) write(prefix string, used reading) {
 }
 
 // counter is the sum of a metric that a process shows, over its labels.
-func (w *world) counter(s *server, name string) (sum float64) {
+func (w *world) counter(s *slipwayServer, name string) (sum float64) {
 	raw, _, err := read(w.ctx, engine(), "http://"+s.admin+"/metrics")
 	check(err)
 	for _, line := range lines(string(raw)) {

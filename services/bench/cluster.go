@@ -22,7 +22,8 @@ import (
 // real Redis, NATS and PostgreSQL. There is no ingress: the load picks the replicas.
 type cluster struct {
 	// roles are the replicas by role; stores Redis, NATS and PostgreSQL by name.
-	roles, stores map[string][]*server
+	roles  map[string][]*slipwayServer
+	stores map[string]*server
 	// front is the host of the names that requests return, where nobody listens.
 	front, token string
 	// monitor is NATS' own page of figures.
@@ -34,9 +35,9 @@ func (w *world) startCluster(replicas int) *cluster {
 	if postgresPrograms() == "" || w.redisSetting() == nil {
 		fail("capacity is measured on real servers (apt-get install redis-server nats-server postgresql)")
 	}
-	c := &cluster{roles: map[string][]*server{}, front: "names.invalid", token: newToken()}
+	c := &cluster{roles: map[string][]*slipwayServer{}, front: "names.invalid", token: newToken()}
 	nats, pg := w.startNATS(c), w.startPostgres()
-	c.stores = map[string][]*server{"Redis": {w.redis}, "NATS": {nats}, "PostgreSQL": {pg}}
+	c.stores = map[string]*server{"Redis": w.redis, "NATS": nats, "PostgreSQL": pg}
 	shared := []string{
 		"SLIPWAY_DATABASE_URL=" + pg.addr, "SLIPWAY_NATS_URL=nats://" + nats.addr, "SLIPWAY_REDIS_URL=redis://" + w.redis.addr,
 		"SLIPWAY_PUBLIC_URL=https://" + c.front, "SLIPWAY_ADMIN_TOKEN_FILE=" + w.file("admin-token", c.token),
@@ -70,7 +71,7 @@ func (w *world) startRole(c *cluster, role string, env []string) string {
 	rpc := freeAddr()
 	process := w.slipwayCommand(append(slices.Clone(env), "SLIPWAY_GRPC_ADDR="+rpc)...)
 	process.name, process.args = role, append(process.args, role)
-	c.roles[role] = append(c.roles[role], w.start(process))
+	c.roles[role] = append(c.roles[role], &slipwayServer{w.start(process)})
 	return rpc
 }
 
@@ -98,12 +99,13 @@ type quantity struct{ of, what, unit string }
 // read looks at every process and every store.
 func (c *cluster) read(w *world) reading {
 	r := reading{}
-	for _, group := range []map[string][]*server{c.roles, c.stores} {
-		for name, replicas := range group {
-			for _, s := range replicas {
-				r[quantity{name, "cpu", "us"}] += treeCPU(s.cmd.Process.Pid) * 1e6
-			}
+	for name, replicas := range c.roles {
+		for _, s := range replicas {
+			r[quantity{name, "cpu", "us"}] += s.treeCPU() * 1e6
 		}
+	}
+	for name, s := range c.stores {
+		r[quantity{name, "cpu", "us"}] = s.treeCPU() * 1e6
 	}
 	r[quantity{"Redis", "commands", ""}] = c.redisCommands(w.ctx)
 	r[quantity{"NATS", "messages", ""}] = c.natsMessages(w.ctx)
@@ -126,7 +128,7 @@ func (r reading) since(before reading) reading {
 }
 
 func (c *cluster) redisCommands(ctx context.Context) float64 {
-	client := redis.NewClient(&redis.Options{Addr: c.stores["Redis"][0].addr})
+	client := redis.NewClient(&redis.Options{Addr: c.stores["Redis"].addr})
 	defer client.Close()
 	var n float64
 	for _, line := range lines(must(client.Info(ctx, "stats").Result())) {
@@ -147,14 +149,14 @@ func (c *cluster) natsMessages(ctx context.Context) float64 {
 // postgresWrites counts transactions that wrote, each of which waits for the disk, and
 // the bytes of the write-ahead log.
 func (c *cluster) postgresWrites(ctx context.Context) (commits, log float64) {
-	db := must(pgx.Connect(ctx, c.stores["PostgreSQL"][0].addr))
+	db := must(pgx.Connect(ctx, c.stores["PostgreSQL"].addr))
 	defer db.Close(ctx)
 	check(db.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::float8, pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::float8`).Scan(&commits, &log))
 	return commits, log
 }
 
 // spread is a call of each replica of a role, by its URL.
-func (c *cluster) spread(role string, of func(*server) call) (calls []call) {
+func (c *cluster) spread(role string, of func(*slipwayServer) call) (calls []call) {
 	for _, s := range c.roles[role] {
 		calls = append(calls, of(s))
 	}

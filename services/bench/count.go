@@ -32,20 +32,20 @@ func measureCount(w *world, s *sheet) {
 }
 
 // costOfCounting loads both, at full speed and at the pace that has to be absorbed.
-func (w *world) costOfCounting(s *sheet, counting, not *server) {
+func (w *world) costOfCounting(s *sheet, counting, not *slipwayServer) {
 	var full, paced []contender
 	for _, c := range []struct {
 		name   string
-		server *server
+		server *slipwayServer
 	}{{nameCounting, counting}, {nameNot, not}} {
-		p := participant{c.name, c.server, nil, c.server.request(requestFor(w.up, appImage, smallConfig))}
+		p := participant{c.name, c.server.server, nil, c.server.request(requestFor(w.up.addr, appImage, smallConfig))}
 		l := load{call: get(p.manifest(p.digest(w))), workers: 8, count: w.requests}
-		l.warm(w)
-		full = append(full, l.turn(w, c.name, c.server, nil, nil))
+		l.warm(w.ctx)
+		full = append(full, l.turn(w.ctx, c.name, c.server.server, nil, nil))
 		l.count, l.every = w.requests/4, time.Minute/perMinute
-		paced = append(paced, l.turn(w, c.name, c.server, nil, nil))
+		paced = append(paced, l.turn(w.ctx, c.name, c.server.server, nil, nil))
 	}
-	r := alternate(w, w.rounds, full...)
+	r := alternate(w.ctx, w.rounds, full...)
 	before, begin := w.allCounted(counting), time.Now()
 	full[0].turn()
 	w.countedAre(counting, before+float64(w.requests))
@@ -54,7 +54,7 @@ func (w *world) costOfCounting(s *sheet, counting, not *server) {
 	s.tell("counting cpu - not", r.difference(nameCounting, nameNot, cpu), "us")
 	s.hold("full load: rate counting / not", r.ratio(nameCounting, nameNot, rate), "x", atLeast(0.9))
 	s.hold("full load: p50 counting / not", r.ratio(nameCounting, nameNot, p50), "x", atMost(1.1))
-	r = alternate(w, w.rounds, paced...)
+	r = alternate(w.ctx, w.rounds, paced...)
 	s.tell("paced: p50 counting", r.median(nameCounting, p50), "ms")
 	s.hold("paced: p50 counting / not", r.ratio(nameCounting, nameNot, p50), "x", atMost(1.05))
 	s.tell("paced: p99 counting / not", r.ratio(nameCounting, nameNot, p99), "x")
@@ -71,7 +71,7 @@ func (w *world) metricsAccounts() string {
 
 // counted is how many pulls were counted today and yesterday, as a run may take
 // midnight.
-func (w *world) counted(slipway *server) (sum float64) {
+func (w *world) counted(slipway *slipwayServer) (sum float64) {
 	for _, days := range []int{0, -1} {
 		day := time.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly)
 		req := must(http.NewRequestWithContext(w.ctx, http.MethodGet, slipway.url("/v1alpha2/metrics/pulls?date="+day), nil))
@@ -89,7 +89,7 @@ func (w *world) counted(slipway *server) (sum float64) {
 }
 
 // allCounted waits until nothing more is counted.
-func (w *world) allCounted(slipway *server) float64 {
+func (w *world) allCounted(slipway *slipwayServer) float64 {
 	for last := -1.0; ; w.pause(2 * time.Second) {
 		n := w.counted(slipway)
 		if n == last {
@@ -100,7 +100,7 @@ func (w *world) allCounted(slipway *server) float64 {
 }
 
 // countedAre waits for a number; more is an error.
-func (w *world) countedAre(slipway *server, want float64) {
+func (w *world) countedAre(slipway *slipwayServer, want float64) {
 	for end := time.Now().Add(2 * time.Minute); ; w.pause(50 * time.Millisecond) {
 		n := w.counted(slipway)
 		if n == want {

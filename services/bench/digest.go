@@ -9,10 +9,10 @@ func measureDigest(w *world, s *sheet) {
 	var turns []contender
 	for _, p := range l.all() {
 		load := load{call: get(p.manifest(p.digest(w))), workers: 8, count: w.requests}
-		load.warm(w)
-		turns = append(turns, load.turn(w, p.name, p.server, nil, p.store))
+		load.warm(w.ctx)
+		turns = append(turns, load.turn(w.ctx, p.name, p.server, nil, p.store))
 	}
-	r := alternate(w, w.rounds, turns...)
+	r := alternate(w.ctx, w.rounds, turns...)
 	for _, p := range l.all() {
 		s.medians(r, p.name, rate, p50, p99)
 	}

@@ -39,14 +39,14 @@ func measureImage(w *world, s *sheet) {
 
 // packagesAt starts a slipwayd that knows of the channel, and keeps its images in a
 // repository of the upstream registry, which is reached at addr.
-func (w *world) packagesAt(addr string, c *channel) *server {
+func (w *world) packagesAt(addr string, c *channel) *slipwayServer {
 	return w.startPackages(c,
 		fmt.Sprintf("SLIPWAY_BUILD_REPOSITORY=%s/packages/r%016x", addr, rand.Uint64()), "SLIPWAY_INSECURE_REGISTRIES="+w.up.addr+","+addr,
 	)
 }
 
 // startPackages starts a slipwayd that knows of the channel.
-func (w *world) startPackages(c *channel, env ...string) *server {
+func (w *world) startPackages(c *channel, env ...string) *slipwayServer {
 	server := w.startSlipway(append(env, "SLIPWAY_CONDA_CHANNEL_ALIAS="+c.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s")...)
 	w.pause(settled) // its start is no part of what follows
 	return server
@@ -68,14 +68,14 @@ func (w *world) measureCold(s *sheet, c *channel) {
 		{nameSlipway, func() sample {
 			server := w.packagesAt(w.up.addr, c)
 			defer server.stop()
-			used := watch(server)
-			out := w.pullable(server, w.environment(c, c.names...))
+			used := watch(server.server)
+			out := server.pullable(w.ctx, w.environment(c, c.names...))
 			out.cpu = used()[0]
 			return out
 		}},
 	}
-	alternate(w, 1, turns[0]) // reads the packages into the page cache
-	r := alternate(w, w.rounds, turns...)
+	alternate(w.ctx, 1, turns[0]) // reads the packages into the page cache
+	r := alternate(w.ctx, w.rounds, turns...)
 	for _, t := range turns {
 		s.medians(r, t.name, cpuSeconds, took)
 	}
@@ -99,7 +99,7 @@ func (w *world) profileCold(c *channel) {
 			return sample{}
 		}
 		made = true
-		return w.pullable(server, w.environment(c, c.names...))
+		return server.pullable(w.ctx, w.environment(c, c.names...))
 	}})
 }
 
@@ -108,16 +108,16 @@ func (w *world) profileCold(c *channel) {
 func (w *world) measureWarm(s *sheet, c *channel) {
 	server := w.startPackages(c)
 	defer server.stop()
-	w.pullable(server, w.environment(c, c.names...))
+	server.pullable(w.ctx, w.environment(c, c.names...))
 	random := rand.New(rand.NewPCG(1, 2))
 	var times []time.Duration
-	used := watch(server)
+	used := watch(server.server)
 	for range warmRequests {
 		some := make([]string, 0, warmPackages)
 		for _, i := range random.Perm(len(c.names))[:warmPackages] {
 			some = append(some, c.names[i])
 		}
-		times = append(times, time.Duration(w.pullable(server, w.environment(c, some...)).took*float64(time.Second)))
+		times = append(times, time.Duration(server.pullable(w.ctx, w.environment(c, some...)).took*float64(time.Second)))
 	}
 	cpu := used()[0] / warmRequests
 	slices.Sort(times)
@@ -169,8 +169,8 @@ func (w *world) measureLargePackages(s *sheet) {
 	server := w.packagesAt(w.up.addr, c)
 	before := server.memory()
 	server.forgetPeak()
-	used, begin := watch(server), time.Now()
-	w.built(server, server.submit(w.environment(c, c.names...)).RequestID)
+	used, begin := watch(server.server), time.Now()
+	server.built(w.ctx, server.submit(w.environment(c, c.names...)).RequestID)
 	elapsed := time.Since(begin)
 	s.remark = fmt.Sprintf("%.1f GB in %d packages, packed; all roles in one process, without GOMEMLIMIT", float64(c.packed)/1e9, len(c.names))
 	s.tell("3 GB: memory before", before, "MB")
@@ -198,9 +198,9 @@ func (m measured) size() float64 {
 }
 
 // imageOf waits for the image of a request.
-func (w *world) imageOf(slipway *server, body string) measured {
+func (w *world) imageOf(slipway *slipwayServer, body string) measured {
 	answer := slipway.submit(body)
-	w.built(slipway, answer.RequestID)
+	slipway.built(w.ctx, answer.RequestID)
 	c := engine()
 	defer c.CloseIdleConnections()
 	image := at(answer.TargetImage)

@@ -24,8 +24,8 @@ func (w *world) lineup(image string) lineup {
 	w.push(image)
 	ours := w.slipway()
 	l := lineup{
-		participant{nameSlipway, ours, w.redis, ours.request(requestFor(w.up, image, smallConfig))},
-		participant{nameUnchanged, ours, w.redis, ours.request(requestFor(w.up, image, ""))},
+		participant{nameSlipway, ours.server, w.redis, ours.request(requestFor(w.up.addr, image, smallConfig))},
+		participant{nameUnchanged, ours.server, w.redis, ours.request(requestFor(w.up.addr, image, ""))},
 		participant{nameDistribution, w.distribution(), nil, at(w.distribution().addr + "/" + image)},
 		participant{nameDirect, w.up, nil, at(w.up.addr + "/" + image)},
 	}

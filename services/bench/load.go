@@ -18,10 +18,6 @@ type call struct {
 	body, token string
 }
 
-// accepted is what engines accept.
-const accepted = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
-	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"
-
 func get(url string) call        { return call{method: fasthttp.MethodGet, url: url} }
 func post(url, body string) call { return call{method: fasthttp.MethodPost, url: url, body: body} }
 
@@ -135,10 +131,10 @@ func (l load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int
 
 // turn is the load as a contender that is measured: with what the servers use per
 // call, the one under test, then the one behind it and Redis (nil where there is none).
-func (l load) turn(w *world, name string, under, behind, store *server) contender {
+func (l load) turn(ctx context.Context, name string, under, behind, store *server) contender {
 	return contender{name, func() sample {
 		used := watch(under, behind, store)
-		s := must(l.run(w.ctx))
+		s := must(l.run(ctx))
 		seconds := used()
 		each := float64(l.count)
 		s.cpu, s.behind, s.store = seconds[0]/each, seconds[1]/each, seconds[2]/each
@@ -147,7 +143,7 @@ func (l load) turn(w *world, name string, under, behind, store *server) contende
 }
 
 // warm lets a server see the call before it counts.
-func (l load) warm(w *world) {
+func (l load) warm(ctx context.Context) {
 	l.count, l.every = min(l.count, 1000), 0
-	must(l.run(w.ctx))
+	must(l.run(ctx))
 }

@@ -23,25 +23,19 @@ import (
 	"syscall"
 )
 
-// settings are what the flags say.
-type settings struct {
-	// slipwayd is the binary that is measured; bin the folder for peers.
-	slipwayd, bin string
+// flags are what a run was started with.
+type flags struct {
+	settings
 	// only are the names of the sections to run; empty is all.
 	only []string
 	// out is the file for the JSON; "" is standard output.
 	out string
-	// profiles is a folder for CPU profiles; "" is none.
-	profiles string
-	// rounds is how often contenders take turns; requests how many one of them
-	// answers in its turn; pulls how many run at once; blobMiB the large blob's size.
-	rounds, requests, pulls, blobMiB int
 }
 
-func readFlags() (settings, error) {
-	var s settings
+func readFlags() (flags, error) {
+	var s flags
 	var only string
-	flag.StringVar(&s.slipwayd, "slipwayd", "bin/slipwayd", "the binary to measure")
+	flag.StringVar(&s.binary, "slipwayd", "bin/slipwayd", "the binary to measure")
 	flag.StringVar(&s.bin, "bin", "bin/bench", "folder where the peers are built")
 	flag.StringVar(&only, "only", "", "comma list of sections: "+strings.Join(sectionNames(), ", "))
 	flag.StringVar(&s.out, "out", "", "file for the JSON instead of standard output")
@@ -57,14 +51,14 @@ func readFlags() (settings, error) {
 	if s.rounds < 1 || s.requests < 100 || s.pulls < 1 || s.blobMiB < 1 {
 		return s, errors.New("rounds, pulls and blob are 1 or more, requests 100 or more")
 	}
-	for _, path := range []*string{&s.slipwayd, &s.bin} {
+	for _, path := range []*string{&s.binary, &s.bin} {
 		abs, err := filepath.Abs(*path)
 		if err != nil {
 			return s, err
 		}
 		*path = abs
 	}
-	if _, err := os.Stat(s.slipwayd); err != nil {
+	if _, err := os.Stat(s.binary); err != nil {
 		return s, fmt.Errorf("there is nothing to measure (make build): %w", err)
 	}
 	return s, nil
@@ -94,12 +88,12 @@ func bench(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w, err := newWorld(ctx, s)
+	w, err := newWorld(ctx, s.settings)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
-	r := newReport(s)
+	r := newReport(s.binary, s.rounds)
 	return errors.Join(measure(w, r, chosen), r.print(s.out))
 }
 
@@ -112,7 +106,7 @@ func measure(w *world, r *report, chosen []section) error {
 			break
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", sec.name)
-		if err := sec.run(w, &sheet{report: r, section: sec.name}); err != nil {
+		if err := sec.run(w, r.sheet(sec.name)); err != nil {
 			problems = append(problems, fmt.Errorf("section %s: %w", sec.name, err))
 		}
 	}

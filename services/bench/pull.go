@@ -156,3 +156,7 @@ func (r repository) pull(ctx context.Context, layersAtOnce int) (total int64, er
 	}
 	return total, all.Wait()
 }
+
+// accepted is what engines accept.
+const accepted = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
+	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"

@@ -22,13 +22,13 @@ func (w *world) pullTogether(s *sheet, layersAtOnce int) {
 	defer server.stop()
 	names := make([]repository, w.pulls)
 	for i := range names {
-		names[i] = server.request(requestFor(w.up, taskImage, smallConfig))
+		names[i] = server.request(requestFor(w.up.addr, taskImage, smallConfig))
 	}
 	server.forgetPeak()
 	var all sync.WaitGroup
 	var bytes, failures atomic.Int64
 	var first atomic.Value
-	used, begin := watch(server), time.Now()
+	used, begin := watch(server.server), time.Now()
 	for _, name := range names {
 		all.Go(func() {
 			n, err := name.pull(w.ctx, layersAtOnce)

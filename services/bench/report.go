@@ -34,9 +34,13 @@ type figure struct {
 	Note string `json:"note,omitempty"`
 }
 
-func newReport(s settings) *report {
-	return &report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Binary: s.slipwayd, Rounds: s.rounds}
+// newReport is one of a run of a binary.
+func newReport(binary string, rounds int) *report {
+	return &report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Binary: binary, Rounds: rounds}
 }
+
+// sheet is what a section writes its figures on.
+func (r *report) sheet(section string) *sheet { return &sheet{report: r, section: section} }
 
 // sheet is one section's part of the report.
 type sheet struct {

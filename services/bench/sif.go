@@ -4,12 +4,10 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,8 +54,8 @@ func measureSif(w *world, s *sheet) {
 		{nameUnpacks, func() sample { return w.alone(tree+".gz", squash...) }},
 		{nameGunzip, func() sample { return w.alone(tree+".gz", "gzip", "-dc") }},
 	}
-	alternate(w, 1, turns...)
-	r := alternate(w, w.rounds, turns...)
+	alternate(w.ctx, 1, turns...)
+	r := alternate(w.ctx, w.rounds, turns...)
 	whole := metric{"", "s", func(s sample) float64 { return s.cpu }}
 	for _, t := range turns {
 		s.tell(t.name+" cpu", r.median(t.name, whole), "s")
@@ -89,7 +87,7 @@ func (w *world) measureLargeSif(s *sheet) {
 }
 
 // startSifs starts a slipwayd whose first user has a login at the upstream registry.
-func (w *world) startSifs() *server {
+func (w *world) startSifs() *slipwayServer {
 	auth := base64.StdEncoding.EncodeToString([]byte("bench:bench"))
 	logins := w.file("logins.json", fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, w.up.addr, auth))
 	return w.startSlipway("SLIPWAY_ADMIN_REGISTRY_AUTH_FILE="+logins, "SLIPWAY_PLATFORM_HTTP_ADDR="+freeAddr())
@@ -108,32 +106,12 @@ func (w *world) alone(file string, args ...string) sample {
 }
 
 // sifOf makes a Singularity image in a repository that nobody has used.
-func (w *world) sifOf(server *server, image string) sample {
+func (w *world) sifOf(server *slipwayServer, image string) sample {
 	body := fmt.Sprintf(`{"containerImage":%q,"freeze":true,"format":"sif","buildRepository":%q,"platformAccessToken":%q}`,
 		w.up.addr+"/"+image, fmt.Sprintf("%s/sif/r%d", w.up.addr, time.Now().UnixNano()), server.token())
-	used, begin := watch(server), time.Now()
-	w.built(server, server.submit(body).RequestID)
+	used, begin := watch(server.server), time.Now()
+	server.built(w.ctx, server.submit(body).RequestID)
 	return sample{took: time.Since(begin).Seconds(), cpu: used()[0]}
-}
-
-// built asks now and then whether a request's build has ended.
-func (w *world) built(server *server, request string) {
-	for ; ; w.pause(50 * time.Millisecond) {
-		var status struct {
-			Status    string `json:"status"`
-			Succeeded bool   `json:"succeeded"`
-			Reason    string `json:"reason"`
-		}
-		raw, _, err := read(w.ctx, http.DefaultClient, server.url("/v1alpha2/container/"+request+"/status"))
-		check(err)
-		check(json.Unmarshal(raw, &status))
-		if status.Succeeded {
-			return
-		}
-		if status.Status == "DONE" {
-			fail("the build failed: %s", status.Reason)
-		}
-	}
 }
 
 // pushTree pushes both images of the tree, and returns the tree as one tar file;

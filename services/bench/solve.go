@@ -2,9 +2,6 @@ package main
 
 import (
 	"slices"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"slipway.dev/services/conda/solver"
 	"slipway.dev/services/internal/conda"
@@ -45,13 +42,6 @@ func measureSolve(w *world, s *sheet) {
 	s.hold("longest", times[len(times)-1], "ms", atMost(1000))
 	s.remark = ""
 	s.hold("as rattler", 100*float64(same)/float64(solved), "%", atLeast(97))
-}
-
-// ownCPU is the processor time that this process has used.
-func ownCPU() time.Duration {
-	var ts unix.Timespec
-	check(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts))
-	return time.Duration(ts.Nano())
 }
 
 // inMemory is the channel with its records decoded.

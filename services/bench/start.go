@@ -2,11 +2,7 @@ package main
 
 import (
 	"slices"
-	"time"
 )
-
-// settled is how long a server is left alone before it counts as idle.
-const settled = 3 * time.Second
 
 // measureStart measures how soon slipwayd is ready, on an empty data folder with
 // everything embedded, and what it takes when idle.

@@ -17,14 +17,14 @@ func (w *world) submitOn(s *sheet, name, database string, perSecond float64) {
 	alone, together := name+", one client", name+", 16 clients"
 	server := w.startSlipway("SLIPWAY_DATABASE_URL=" + database)
 	defer server.stop()
-	request := server.submitting(requestFor(w.up, appImage, smallConfig))
+	request := server.submitting(requestFor(w.up.addr, appImage, smallConfig))
 	turns := []contender{
-		load{call: request, workers: 1, count: w.requests / 10}.turn(w, alone, server, nil, nil),
-		load{call: request, workers: 16, count: w.requests / 2}.turn(w, together, server, nil, nil),
+		load{call: request, workers: 1, count: w.requests / 10}.turn(w.ctx, alone, server.server, nil, nil),
+		load{call: request, workers: 16, count: w.requests / 2}.turn(w.ctx, together, server.server, nil, nil),
 	}
-	alternate(w, 1, turns...)
+	alternate(w.ctx, 1, turns...)
 	before := server.memory()
-	r := alternate(w, w.rounds, turns...)
+	r := alternate(w.ctx, w.rounds, turns...)
 	after := server.memory()
 	s.remark = ""
 	s.median(r, alone, p50, atMost(3))

@@ -21,10 +21,10 @@ func measureTag(w *world, s *sheet) {
 		{nameDistribution, http.MethodGet, l.theirs, w.requests / 50}, // slow
 	} {
 		load := load{call: call{method: t.method, url: t.to.manifest(t.to.ref)}, workers: 1, count: t.count}
-		turns = append(turns, load.turn(w, t.name, t.to.server, nil, nil))
+		turns = append(turns, load.turn(w.ctx, t.name, t.to.server, nil, nil))
 	}
-	alternate(w, 1, turns...)
-	r := alternate(w, w.rounds, turns...)
+	alternate(w.ctx, 1, turns...)
+	r := alternate(w.ctx, w.rounds, turns...)
 	for _, t := range turns {
 		s.medians(r, t.name, p50, cpu)
 	}

@@ -34,7 +34,7 @@ func (w *world) traceOn(s *sheet, name, database string) {
 	defer server.stop()
 	t := &tracer{server: server, client: client(server.url("/"), 1), token: server.token()}
 	progress := contender{name + ": progress", t.run}
-	r := alternate(w, w.rounds, progress)
+	r := alternate(w.ctx, w.rounds, progress)
 	s.remark = fmt.Sprintf("%d tasks in batches of %d, three reports of each; %d rounds", tracedTasks, tracedBatch, w.rounds)
 	s.hold(progress.name+" p99, best round", r.least(progress.name, p99), "ms", atMost(50))
 	s.tell(progress.name+" p99, median", r.median(progress.name, p99), "ms")
@@ -47,9 +47,9 @@ func (w *world) traceOn(s *sheet, name, database string) {
 		{"search nothing", "?search=nothing"}, {"search status", "?search=status:SUCCEEDED"},
 	} {
 		load := load{call: t.call(http.MethodGet, "/workflow"+l.query, ""), workers: 1, count: 200}
-		lists = append(lists, load.turn(w, name+": "+l.name, server, nil, nil))
+		lists = append(lists, load.turn(w.ctx, name+": "+l.name, server.server, nil, nil))
 	}
-	r = alternate(w, w.rounds, lists...)
+	r = alternate(w.ctx, w.rounds, lists...)
 	s.remark = fmt.Sprintf("GET /workflow with %d runs; %d rounds", tracedRuns, w.rounds)
 	for _, l := range lists {
 		s.hold(l.name+" p99, best round", r.least(l.name, p99), "ms", atMost(20))
@@ -62,7 +62,7 @@ func (w *world) traceOn(s *sheet, name, database string) {
 
 // tracer is a Nextflow that reports to a server.
 type tracer struct {
-	server *server
+	server *slipwayServer
 	client *fasthttp.HostClient
 	token  string
 	runs   int
@@ -96,7 +96,7 @@ func (t *tracer) begin() (id string) {
 func (t *tracer) run() sample {
 	id := t.begin()
 	var list []time.Duration
-	used := watch(t.server)
+	used := watch(t.server.server)
 	for _, status := range []string{"SUBMITTED", "RUNNING", "COMPLETED"} {
 		for first := 1; first <= tracedTasks; first += tracedBatch {
 			report, sent := batchOf(first, status), time.Now()

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// treeCPU is the processor time of the process and of all below it, in seconds.
+func (s *server) treeCPU() float64 { return treeCPU(s.cmd.Process.Pid) }
+
 // treeCPU is the processor time of a process and of all below it, in seconds: of those
 // that have ended to the hundredth. A process that is gone has used nothing.
 func treeCPU(pid int) (sum float64) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"time"
 )
@@ -44,11 +45,11 @@ type results map[string][]sample
 
 // alternate gives every contender a turn in every round, so that whatever else
 // the machine does hits all of them.
-func alternate(w *world, rounds int, contenders ...contender) results {
+func alternate(ctx context.Context, rounds int, contenders ...contender) results {
 	out := results{}
 	for range rounds {
 		for _, c := range contenders {
-			check(w.ctx.Err())
+			check(ctx.Err())
 			out[c.name] = append(out[c.name], c.turn())
 		}
 	}

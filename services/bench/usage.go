@@ -73,3 +73,10 @@ func resident(pid int, field string) (float64, error) {
 	kib, err := strconv.ParseFloat(words[0], 64)
 	return kib * 1024 / 1e6, err
 }
+
+// ownCPU is the processor time that this process has used.
+func ownCPU() time.Duration {
+	var ts unix.Timespec
+	check(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts))
+	return time.Duration(ts.Nano())
+}

@@ -22,11 +22,12 @@ type world struct {
 	// fleet ends with each section, lasting with the program.
 	fleet, lasting fleet
 
-	up, peer, shared *server
-	redis            *server // nil when redis-server is not installed
-	redisKnown       bool
-	pushed           map[string]bool
-	ctl              string // path of buildctl, once it is built
+	up, peer   *server
+	shared     *slipwayServer
+	redis      *server // nil when redis-server is not installed
+	redisKnown bool
+	pushed     map[string]bool
+	ctl        string // path of buildctl, once it is built
 }
 
 func newWorld(ctx context.Context, s settings) (*world, error) {
@@ -60,17 +61,11 @@ func (w *world) file(name, text string) string {
 }
 
 // pause waits, or ends the section with the program.
-func (w *world) pause(d time.Duration) {
-	select {
-	case <-w.ctx.Done():
-		check(w.ctx.Err())
-	case <-time.After(d):
-	}
-}
+func (w *world) pause(d time.Duration) { pause(w.ctx, d) }
 
 // profile takes turns of a contender for a few seconds and writes slipwayd's CPU
 // profile of that time to profiles/NAME.pprof; nothing where no folder was named.
-func (w *world) profile(name string, slipway *server, c contender) {
+func (w *world) profile(name string, slipway *slipwayServer, c contender) {
 	if w.profiles == "" {
 		return
 	}
@@ -86,4 +81,18 @@ func (w *world) profile(name string, slipway *server, c contender) {
 		c.turn()
 	}
 	check(<-taken)
+}
+
+// settled is how long a server is left alone before it counts as idle.
+const settled = 3 * time.Second
+
+// settings are what sections are run with.
+type settings struct {
+	// binary is the slipwayd that is measured; bin the folder for peers.
+	binary, bin string
+	// profiles is a folder for CPU profiles; "" is none.
+	profiles string
+	// rounds is how often contenders take turns; requests how many one of them
+	// answers in its turn; pulls how many run at once; blobMiB the large blob's size.
+	rounds, requests, pulls, blobMiB int
 }
