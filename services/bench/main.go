@@ -7,8 +7,9 @@
 //
 //	go run ./services/bench -only digest,submit -rounds 3
 //
-// A measurement is a line in the table of sections and a file. It is written
-// without error returns: check and must end the section whose step fails.
+// A measurement is a line in the table of sections, and a file of package measure or
+// conda. It is written
+// without error returns: package must ends the section whose step fails.
 package main
 
 import (
@@ -21,11 +22,15 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"slipway.dev/services/bench/internal/conda"
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/world"
 )
 
 // flags are what a run was started with.
 type flags struct {
-	settings
+	world.Settings
 	// only are the names of the sections to run; empty is all.
 	only []string
 	// out is the file for the JSON; "" is standard output.
@@ -35,30 +40,30 @@ type flags struct {
 func readFlags() (flags, error) {
 	var s flags
 	var only string
-	flag.StringVar(&s.binary, "slipwayd", "bin/slipwayd", "the binary to measure")
-	flag.StringVar(&s.bin, "bin", "bin/bench", "folder where the peers are built")
+	flag.StringVar(&s.Binary, "slipwayd", "bin/slipwayd", "the binary to measure")
+	flag.StringVar(&s.Bin, "bin", "bin/bench", "folder where the peers are built")
 	flag.StringVar(&only, "only", "", "comma list of sections: "+strings.Join(sectionNames(), ", "))
 	flag.StringVar(&s.out, "out", "", "file for the JSON instead of standard output")
-	flag.StringVar(&s.profiles, "profiles", "", "folder for CPU profiles of slipwayd, taken after the measured rounds")
-	flag.IntVar(&s.rounds, "rounds", 5, "how often contenders take turns")
-	flag.IntVar(&s.requests, "requests", 20_000, "requests of one turn at full load")
-	flag.IntVar(&s.pulls, "pulls", 500, "concurrent pulls")
-	flag.IntVar(&s.blobMiB, "blob", 1024, "size of the large blob in MiB")
+	flag.StringVar(&s.Profiles, "profiles", "", "folder for CPU profiles of slipwayd, taken after the measured rounds")
+	flag.IntVar(&s.Rounds, "rounds", 5, "how often contenders take turns")
+	flag.IntVar(&s.Requests, "requests", 20_000, "requests of one turn at full load")
+	flag.IntVar(&s.Pulls, "pulls", 500, "concurrent pulls")
+	flag.IntVar(&s.BlobMiB, "blob", 1024, "size of the large blob in MiB")
 	flag.Parse()
 	if only != "" {
 		s.only = strings.Split(only, ",")
 	}
-	if s.rounds < 1 || s.requests < 100 || s.pulls < 1 || s.blobMiB < 1 {
+	if s.Rounds < 1 || s.Requests < 100 || s.Pulls < 1 || s.BlobMiB < 1 {
 		return s, errors.New("rounds, pulls and blob are 1 or more, requests 100 or more")
 	}
-	for _, path := range []*string{&s.binary, &s.bin} {
+	for _, path := range []*string{&s.Binary, &s.Bin} {
 		abs, err := filepath.Abs(*path)
 		if err != nil {
 			return s, err
 		}
 		*path = abs
 	}
-	if _, err := os.Stat(s.binary); err != nil {
+	if _, err := os.Stat(s.Binary); err != nil {
 		return s, fmt.Errorf("there is nothing to measure (make build): %w", err)
 	}
 	return s, nil
@@ -67,8 +72,8 @@ func readFlags() (flags, error) {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	run := bench
-	if len(os.Args) > 1 && os.Args[1] == stepCommand {
-		run = takeStep
+	if len(os.Args) > 1 && os.Args[1] == conda.StepCommand {
+		run = conda.TakeStep
 	}
 	err := run(ctx)
 	stop()
@@ -88,28 +93,28 @@ func bench(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	w, err := newWorld(ctx, s.settings)
+	w, err := world.New(ctx, s.Settings)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
-	r := newReport(s.binary, s.rounds)
-	return errors.Join(measure(w, r, chosen), r.print(s.out))
+	defer func() { err = errors.Join(err, w.Close()) }()
+	r := figure.New(s.Binary, s.Rounds)
+	return errors.Join(runAll(w, r, chosen), r.Print(s.out))
 }
 
-// measure runs the sections. One that fails leaves the others their turn.
-func measure(w *world, r *report, chosen []section) error {
+// runAll runs the sections. One that fails leaves the others their turn.
+func runAll(w *world.World, r *figure.Report, chosen []section) error {
 	var problems []error
-	r.Machine.BusyBefore = busy()
+	r.Machine.BusyBefore = figure.Busy()
 	for _, sec := range chosen {
-		if w.ctx.Err() != nil {
+		if w.Ctx.Err() != nil {
 			break
 		}
 		fmt.Fprintf(os.Stderr, "bench: %s\n", sec.name)
-		if err := sec.run(w, r.sheet(sec.name)); err != nil {
+		if err := sec.run(w, r.Sheet(sec.name)); err != nil {
 			problems = append(problems, fmt.Errorf("section %s: %w", sec.name, err))
 		}
 	}
-	r.Machine.BusyAfter = busy()
+	r.Machine.BusyAfter = figure.Busy()
 	return errors.Join(problems...)
 }

@@ -4,6 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"slipway.dev/services/bench/internal/conda"
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/measure"
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/world"
 )
 
 // section measures one thing that has a bar.
@@ -12,26 +18,26 @@ type section struct {
 	name string
 	// measure writes what it finds on the sheet. What it starts with the world's
 	// start ends with the section.
-	measure func(*world, *sheet)
+	measure func(*world.World, *figure.Sheet)
 }
 
-// sections is the table of all: a measurement is a line here, and a file.
+// sections is the table of all.
 func sections() []section {
 	return []section{
-		{"start", measureStart},
-		{"digest", measureDigest},
-		{"tag", measureTag},
-		{"blob", measureBlob},
-		{"pulls", measurePulls},
-		{"submit", measureSubmit},
-		{"trace", measureTrace},
-		{"count", measureCount},
-		{"build", measureBuild},
-		{"sif", measureSif},
-		{"solve", measureSolve},
-		{"index", measureIndex},
-		{"image", measureImage},
-		{"capacity", measureCapacity},
+		{"start", measure.Start},
+		{"digest", measure.Digest},
+		{"tag", measure.Tag},
+		{"blob", measure.Blob},
+		{"pulls", measure.Pulls},
+		{"submit", measure.Submit},
+		{"trace", measure.Trace},
+		{"count", measure.Count},
+		{"build", measure.Build},
+		{"sif", measure.Sif},
+		{"solve", conda.Solve},
+		{"index", conda.Index},
+		{"image", conda.Image},
+		{"capacity", measure.Capacity},
 	}
 }
 
@@ -55,7 +61,7 @@ func choose(only []string) ([]section, error) {
 }
 
 // run measures, and returns what ended the section early, if anything did.
-func (s section) run(w *world, sheet *sheet) error {
-	defer w.fleet.stopAll()
-	return caught(func() { s.measure(w, sheet) })
+func (s section) run(w *world.World, sheet *figure.Sheet) error {
+	defer w.StopStarted()
+	return must.Caught(func() { s.measure(w, sheet) })
 }

@@ -33,6 +33,9 @@ const (
 // client is the folder of the command line's packages.
 const client = "services/cmd/slipway/internal/"
 
+// bench is the folder of the bench's packages.
+const bench = "services/bench/internal/"
+
 // What rooms say to each other on the bus, for those at its two ends.
 const (
 	buildBus   = "services/internal/bus/buildbus"
@@ -144,7 +147,26 @@ func Rules() []Rule {
 		}},
 		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
-		// The index, solving and what packages become are measured without the rooms around them.
-		{Package: "services/bench", May: []string{"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata"}},
+		// The bench: the table of sections, above what they measure, above the world of servers
+		// that they share. The index, solving and what packages become are measured without
+		// the rooms around them.
+		{Package: "services/bench", May: []string{bench + "..."}},
+		{Package: bench + "must"},
+		{Package: bench + "figure", May: []string{bench + "must"}},
+		{Package: bench + "process", May: []string{bench + "must"}},
+		{Package: bench + "engine"},
+		{Package: bench + "images", May: []string{bench + "must"}},
+		{Package: bench + "load", May: []string{bench + "engine", bench + "figure", bench + "must", bench + "process"}},
+		{Package: bench + "slipwayd", May: []string{bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process"}},
+		{Package: bench + "world", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "must", bench + "process", bench + "slipwayd",
+		}},
+		{Package: bench + "measure", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+		}},
+		{Package: bench + "conda", May: []string{
+			bench + "engine", bench + "figure", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
+		}},
 	}
 }

@@ -1,0 +1,222 @@
+// Package conda is the sections about Conda packages: the solver, the index of a large
+// channel, and the images that packages become; with the channel and the packages that
+// are made for them.
+package conda
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"slipway.dev/services/bench/internal/engine"
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/process"
+	"slipway.dev/services/bench/internal/slipwayd"
+	"slipway.dev/services/bench/internal/world"
+)
+
+const (
+	nameRecompress = "decoding and encoding alone"
+	// warmRequests are for environments of which every layer is known, each of so many
+	// packages of the channel.
+	warmRequests, warmPackages = 100, 20
+	// fifths is in how many parts the channel is cut for environments that share the rest.
+	fifths = 5
+)
+
+// cpuSeconds is for turns that are not made of calls.
+var cpuSeconds = figure.Metric{Name: "cpu", Unit: "s", Of: func(s figure.Sample) float64 { return s.CPU }}
+
+// Image measures the way from a request for Conda packages to its image, which no
+// container has a part in: from an empty slipwayd, from one that knows all layers, what
+// is sent for an environment that is much like another, and what memory much takes.
+func Image(w *world.World, s *figure.Sheet) {
+	w.Push(world.BaseImage)
+	tree := treeChannel(w)
+	defer tree.Close()
+	s.Tell("packages", float64(len(tree.names)), "")
+	s.Tell("installed", float64(tree.installed)/1e6, "MB")
+	s.Tell("packed", float64(tree.packed)/1e6, "MB")
+	measureCold(w, s, tree)
+	measureWarm(w, s, tree)
+	measureShared(w, s, tree)
+	measureLargePackages(w, s)
+	measureInstalled(w, s)
+}
+
+// packagesAt starts a slipwayd that knows of the channel, and keeps its images in a
+// repository of the upstream registry, which is reached at addr.
+func packagesAt(w *world.World, addr string, c *channel) *slipwayd.Server {
+	return startPackages(w, c,
+		fmt.Sprintf("SLIPWAY_BUILD_REPOSITORY=%s/packages/r%016x", addr, rand.Uint64()), "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr+","+addr,
+	)
+}
+
+// startPackages starts a slipwayd that knows of the channel.
+func startPackages(w *world.World, c *channel, env ...string) *slipwayd.Server {
+	server := w.StartSlipway(append(env, "SLIPWAY_CONDA_CHANNEL_ALIAS="+c.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s")...)
+	w.Pause(world.Settled) // its start is no part of what follows
+	return server
+}
+
+// environment is a request for packages on the base image.
+func environment(w *world.World, c *channel, packages ...string) string {
+	return c.requestOf(w.Up.Addr+"/"+world.BaseImage, packages...)
+}
+
+// measureCold makes every layer, against a process that decodes and encodes the same
+// packages, and does nothing else: no digest, no file, no network.
+func measureCold(w *world.World, s *figure.Sheet, c *channel) {
+	turns := []figure.Contender{
+		{Name: nameRecompress, Turn: func() figure.Sample {
+			p := runStepIn(w, recompressStep, c.dir, 0)
+			return figure.Sample{CPU: p.Took.CPU, Took: p.Took.Wall}
+		}},
+		{Name: world.NameSlipway, Turn: func() figure.Sample {
+			server := packagesAt(w, w.Up.Addr, c)
+			defer server.Stop()
+			used := process.Watch(server.Server)
+			out := server.Pullable(w.Ctx, environment(w, c, c.names...))
+			out.CPU = used()[0]
+			return out
+		}},
+	}
+	figure.Alternate(w.Ctx, 1, turns[0]) // reads the packages into the page cache
+	r := figure.Alternate(w.Ctx, w.Rounds, turns...)
+	for _, t := range turns {
+		s.Medians(r, t.Name, cpuSeconds, figure.Took)
+	}
+	s.Remark = "a fresh slipwayd, pushing to a registry: hashes, files, solving and the network included"
+	s.Ratio(r, world.NameSlipway, nameRecompress, cpuSeconds, figure.AtMost(1.2))
+	s.Remark = ""
+	profileCold(w, c)
+}
+
+// profileCold profiles a slipwayd that makes every layer once.
+func profileCold(w *world.World, c *channel) {
+	if w.Profiles == "" {
+		return
+	}
+	server := packagesAt(w, w.Up.Addr, c)
+	defer server.Stop()
+	made := false
+	w.Profile("image", server, figure.Contender{Name: world.NameSlipway, Turn: func() figure.Sample {
+		if made {
+			w.Pause(world.Settled / 30)
+			return figure.Sample{}
+		}
+		made = true
+		return server.Pullable(w.Ctx, environment(w, c, c.names...))
+	}})
+}
+
+// measureWarm asks for environments of known layers that nobody has asked for, at a
+// slipwayd with its own image store.
+func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
+	server := startPackages(w, c)
+	defer server.Stop()
+	server.Pullable(w.Ctx, environment(w, c, c.names...))
+	random := rand.New(rand.NewPCG(1, 2))
+	var times []time.Duration
+	used := process.Watch(server.Server)
+	for range warmRequests {
+		some := make([]string, 0, warmPackages)
+		for _, i := range random.Perm(len(c.names))[:warmPackages] {
+			some = append(some, c.names[i])
+		}
+		times = append(times, time.Duration(server.Pullable(w.Ctx, environment(w, c, some...)).Took*float64(time.Second)))
+	}
+	cpu := used()[0] / warmRequests
+	slices.Sort(times)
+	s.Remark = fmt.Sprintf("%d environments of %d known packages, until the image can be pulled", warmRequests, warmPackages)
+	s.Hold("warm p50", figure.Percentile(times, 50), "s", figure.AtMost(0.5))
+	s.Hold("warm p99", figure.Percentile(times, 99), "s", figure.AtMost(2))
+	s.Remark = ""
+	s.Tell("warm cpu", cpu*1e3, "ms")
+}
+
+// measureShared looks at what is sent for an environment when one is there that has four
+// fifths of its packages: each fifth is once what it lacks. Every time it is another
+// slipwayd that makes the whole, which has one digest.
+func measureShared(w *world.World, s *figure.Sheet, c *channel) {
+	var parts, beyond []float64
+	digests := map[string]bool{}
+	for lacking := range fifths {
+		gate := newToll(w.Up.Addr)
+		server := packagesAt(w, gate.addr, c)
+		var most []string
+		for i, name := range c.names {
+			if i%fifths != lacking {
+				most = append(most, name)
+			}
+		}
+		first := imageOf(w, server, environment(w, c, most...))
+		before := gate.sent.Load()
+		all := imageOf(w, server, environment(w, c, c.names...))
+		sent := float64(gate.sent.Load() - before)
+		parts, beyond = append(parts, 100*sent/all.size()), append(beyond, 100*(sent/(all.size()-first.size())-1))
+		digests[all.digest] = true
+		server.Stop()
+		must.Do(gate.at.Close())
+	}
+	s.Remark = "of five environments that lack another fifth of the packages"
+	s.Hold("sent for one that shares 80 %, median", figure.Median(parts), "%", figure.AtMost(20))
+	s.Tell("the same, most", slices.Max(parts), "%")
+	s.Tell("sent beyond the new layers, median", figure.Median(beyond), "%")
+	s.Remark = "the same lock at as many services"
+	s.Hold("digests", float64(len(digests)), "", figure.AtMost(1))
+	s.Remark = ""
+}
+
+// measureLargePackages looks at the memory that a fresh slipwayd, with all it is, takes
+// for 3 GB of packages.
+func measureLargePackages(w *world.World, s *figure.Sheet) {
+	c := largeChannel(w)
+	defer c.Close()
+	server := packagesAt(w, w.Up.Addr, c)
+	before := server.Memory()
+	server.ForgetPeak()
+	used, begin := process.Watch(server.Server), time.Now()
+	server.Built(w.Ctx, server.Submit(environment(w, c, c.names...)).RequestID)
+	elapsed := time.Since(begin)
+	s.Remark = fmt.Sprintf("%.1f GB in %d packages, packed; all roles in one process, without GOMEMLIMIT", float64(c.packed)/1e9, len(c.names))
+	s.Tell("3 GB: memory before", before, "MB")
+	s.Hold("3 GB: most resident", server.Peak(), "MB", figure.AtMost(256))
+	s.Tell("3 GB: time", elapsed.Seconds(), "s")
+	s.Tell("3 GB: cpu", used()[0], "s")
+	s.Remark = ""
+	server.Stop()
+}
+
+// measured is an image as it can be pulled.
+type measured struct {
+	digest   string
+	manifest []byte
+	engine.Document
+}
+
+// size is what all of it takes to send, in bytes.
+func (m measured) size() float64 {
+	sum := float64(len(m.manifest)) + float64(m.Config.Size)
+	for _, l := range m.Layers {
+		sum += float64(l.Size)
+	}
+	return sum
+}
+
+// imageOf waits for the image of a request.
+func imageOf(w *world.World, slipway *slipwayd.Server, body string) measured {
+	answer := slipway.Submit(body)
+	slipway.Built(w.Ctx, answer.RequestID)
+	c := engine.New()
+	defer c.CloseIdleConnections()
+	image := engine.At(answer.TargetImage)
+	raw, header, err := engine.Read(w.Ctx, c, image.Manifest(image.Ref))
+	must.Do(err)
+	m := measured{digest: header.Get("Docker-Content-Digest"), manifest: raw}
+	must.Do(json.Unmarshal(raw, &m.Document))
+	return m
+}

@@ -1,0 +1,156 @@
+// Package load makes HTTP calls at a server, many at once or at a given pace, and
+// measures how they are answered.
+package load
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valyala/fasthttp"
+
+	"slipway.dev/services/bench/internal/engine"
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/process"
+)
+
+// Call is a request that is sent many times. Only a 200 is an answer.
+type Call struct {
+	Method, URL string
+	// Body is JSON; "" is none. token is a bearer's, if any.
+	Body, Token string
+}
+
+func Get(url string) Call        { return Call{Method: fasthttp.MethodGet, URL: url} }
+func Post(url, body string) Call { return Call{Method: fasthttp.MethodPost, URL: url, Body: body} }
+
+// request is the call as it is sent; release it.
+func (k Call) request() *fasthttp.Request {
+	req := fasthttp.AcquireRequest()
+	req.SetRequestURI(k.URL)
+	req.Header.SetMethod(k.Method)
+	req.Header.SetUserAgent("bench")
+	req.Header.Set("Accept", engine.Accepted)
+	if k.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+k.Token)
+	}
+	if k.Body != "" {
+		req.Header.SetContentType("application/json")
+		req.SetBodyString(k.Body)
+	}
+	return req
+}
+
+// Client keeps a connection for each of those that use it at once, to one host. It is
+// fasthttp's, not net/http's: the load shares its processors with the server, and
+// what the load takes for itself draws the ratios of servers towards 1. A request of
+// fasthttp takes a third of one of the libraries that make loads on net/http.
+func Client(url string, connections int) *fasthttp.HostClient {
+	req := Get(url).request()
+	defer fasthttp.ReleaseRequest(req)
+	return &fasthttp.HostClient{
+		Addr: string(req.URI().Host()), MaxConns: connections, MaxIdemponentCallAttempts: 1,
+		NoDefaultUserAgentHeader: true, DisableHeaderNamesNormalizing: true, ReadBufferSize: 16 << 10,
+	}
+}
+
+// Once makes a single call, or one of several on the client's connection.
+func Once(c *fasthttp.HostClient, k Call) ([]byte, error) {
+	req, resp := k.request(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	if err := c.Do(req, resp); err != nil {
+		return nil, err
+	}
+	return slices.Clone(resp.Body()), wanted(k, resp)
+}
+
+func wanted(k Call, resp *fasthttp.Response) error {
+	if resp.StatusCode() == fasthttp.StatusOK {
+		return nil
+	}
+	body := resp.Body()
+	return fmt.Errorf("%s %s: %d %s", k.Method, k.URL, resp.StatusCode(), body[:min(len(body), 500)])
+}
+
+// Load is the same call from a fixed number of clients, each of which waits for an
+// answer before it asks again.
+type Load struct {
+	Call
+	Workers int
+	// Count is how many calls there are in all.
+	Count int
+	// Every is the time from one call to the next, over all clients; 0 is as fast as
+	// they are answered.
+	Every time.Duration
+}
+
+// Run makes the calls. Any answer but the wanted one is an error.
+func (l Load) Run(ctx context.Context) (figure.Sample, error) {
+	c := Client(l.URL, l.Workers)
+	defer c.CloseIdleConnections()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
+	durations := make([][]time.Duration, l.Workers)
+	var wg sync.WaitGroup
+	begin := time.Now()
+	for i := range l.Workers {
+		wg.Go(func() {
+			var err error
+			if durations[i], err = l.work(ctx, c, &next, begin); err != nil {
+				stop(err)
+			}
+		})
+	}
+	wg.Wait()
+	elapsed := time.Since(begin)
+	all := slices.Sorted(slices.Values(slices.Concat(durations...)))
+	return figure.Sample{Rate: float64(len(all)) / elapsed.Seconds(), P50: figure.Percentile(all, 50), P99: figure.Percentile(all, 99)}, context.Cause(ctx)
+}
+
+// work makes calls until there are enough, or the context ends.
+func (l Load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int64, begin time.Time) ([]time.Duration, error) {
+	req, resp := l.request(), fasthttp.AcquireResponse()
+	defer fasthttp.ReleaseRequest(req)
+	defer fasthttp.ReleaseResponse(resp)
+	list := make([]time.Duration, 0, l.Count/l.Workers*2+1)
+	for n := next.Add(1) - 1; n < int64(l.Count) && ctx.Err() == nil; n = next.Add(1) - 1 {
+		if l.Every > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(n) * l.Every)))
+		}
+		sent := time.Now()
+		err := c.DoTimeout(req, resp, time.Minute)
+		if err == nil {
+			err = wanted(l.Call, resp)
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, time.Since(sent))
+	}
+	return list, nil
+}
+
+// Turn is the load as a contender that is measured: with what the servers use per
+// call, the one under test, then the one behind it and Redis (nil where there is none).
+func (l Load) Turn(ctx context.Context, name string, under, behind, store *process.Server) figure.Contender {
+	return figure.Contender{Name: name, Turn: func() figure.Sample {
+		used := process.Watch(under, behind, store)
+		s := must.Get(l.Run(ctx))
+		seconds := used()
+		each := float64(l.Count)
+		s.CPU, s.Behind, s.Store = seconds[0]/each, seconds[1]/each, seconds[2]/each
+		return s
+	}}
+}
+
+// Warm lets a server see the call before it counts.
+func (l Load) Warm(ctx context.Context) {
+	l.Count, l.Every = min(l.Count, 1000), 0
+	must.Get(l.Run(ctx))
+}

@@ -1,0 +1,74 @@
+package measure
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/load"
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/slipwayd"
+	"slipway.dev/services/bench/internal/world"
+)
+
+const (
+	nameBuildctl = "buildctl"
+	// nameInside is buildctl at slipwayd's own daemon: what slipwayd adds beside it.
+	nameInside = "buildctl inside"
+)
+
+// Build measures the way from a request with a Dockerfile to its image:
+// slipwayd with everything embedded, and buildctl with a buildkitd of its own,
+// both warm. Each round has content that nobody has seen. Then it asks for an
+// image that is built already.
+func Build(w *world.World, s *figure.Sheet) {
+	w.Push(world.BaseImage)
+	peer, server := w.StartBuildkitd(), w.StartSlipway()
+	inside := "unix://" + filepath.Join(server.Data, "buildkit", "buildkitd.sock")
+	// A daemon clears up after a build: the two that are compared come after a
+	// build at the other one's.
+	turns := []figure.Contender{
+		{Name: world.NameSlipway, Turn: func() figure.Sample { return buildAt(w, server, recipe(w)) }},
+		{Name: nameInside, Turn: func() figure.Sample { return w.Buildctl(inside, recipe(w)) }},
+		{Name: nameBuildctl, Turn: func() figure.Sample { return w.Buildctl(peer.Addr, recipe(w)) }},
+	}
+	// The first round waits for the daemons, and fetches the base.
+	figure.Alternate(w.Ctx, 2, turns...)
+	// One build is a turn, and its time varies: four times the usual rounds.
+	r := figure.Alternate(w.Ctx, 4*w.Rounds, turns...)
+	for _, t := range turns {
+		s.Medians(r, t.Name, figure.Took)
+	}
+	s.Medians(r, world.NameSlipway, figure.Metric{Name: "answers the request", Unit: "ms", Of: func(s figure.Sample) float64 { return s.Answered * 1e3 }})
+	s.Tell("slipway - buildctl", r.Difference(world.NameSlipway, nameBuildctl, figure.Took), "ms")
+	s.Ratio(r, world.NameSlipway, nameInside, figure.Took, figure.Bar{})
+	s.Ratio(r, world.NameSlipway, nameBuildctl, figure.Took, figure.AtMost(1.1))
+	w.Profile("build", server, turns[0])
+	measureCached(w, s, server, recipe(w))
+}
+
+// measureCached asks again and again for what is built.
+func measureCached(w *world.World, s *figure.Sheet, server *slipwayd.Server, dockerfile string) {
+	buildAt(w, server, dockerfile)
+	if !server.Submit(slipwayd.RequestToBuild(dockerfile)).Cached {
+		must.Fail("slipwayd does not say that what it built is cached")
+	}
+	turn := load.Load{Call: server.Submitting(slipwayd.RequestToBuild(dockerfile)), Workers: 1, Count: w.Requests / 20}.Turn(w.Ctx, "cached", server.Server, nil, nil)
+	figure.Alternate(w.Ctx, 1, turn)
+	r := figure.Alternate(w.Ctx, w.Rounds, turn)
+	s.Median(r, turn.Name, figure.P50, figure.AtMost(20))
+	s.Median(r, turn.Name, figure.P99, figure.AtMost(20))
+	s.Medians(r, turn.Name, figure.CPU)
+	w.Profile("cached", server, turn)
+}
+
+// recipe is a Dockerfile for the same little work, on content that nobody has seen.
+func recipe(w *world.World) string {
+	return fmt.Sprintf("FROM %s/%s\nRUN echo %016x > /round\n", w.Up.Addr, world.BaseImage, rand.Uint64())
+}
+
+// buildAt is pullable for what a Dockerfile makes.
+func buildAt(w *world.World, slipway *slipwayd.Server, dockerfile string) figure.Sample {
+	return slipway.Pullable(w.Ctx, slipwayd.RequestToBuild(dockerfile))
+}

@@ -1,0 +1,86 @@
+package world
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/process"
+)
+
+// The peers, by the packages that services/tools pins.
+const (
+	olaregPackage       = "github.com/olareg/olareg/cmd/olareg"
+	distributionPackage = "github.com/distribution/distribution/v3/cmd/registry"
+	buildctlPackage     = "github.com/moby/buildkit/cmd/buildctl"
+)
+
+// buildPeer makes the binary of a package of services/tools, and returns its path.
+// Go's cache makes the second time short.
+func (w *World) buildPeer(pkg string) string {
+	tools := must.Get(filepath.Abs(filepath.Join("services", "tools")))
+	if _, err := os.Stat(filepath.Join(tools, "go.mod")); err != nil {
+		must.Fail("the bench runs in the repository's root: %w", err)
+	}
+	out := filepath.Join(w.Bin, filepath.Base(pkg))
+	build := exec.CommandContext(w.Ctx, "go", "build", "-C", tools, "-p", "2", "-trimpath", "-ldflags", "-s -w", "-o", out, pkg)
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	Output(build)
+	return out
+}
+
+// Output runs a program that must succeed.
+func Output(cmd *exec.Cmd) []byte {
+	said, err := cmd.CombinedOutput()
+	if err != nil {
+		must.Fail("%v: %w\n%s", cmd.Args, err, said)
+	}
+	return said
+}
+
+// upstream is a registry (olareg) on disk.
+func (w *World) upstream() *process.Server {
+	if w.Up == nil {
+		addr := process.FreeAddr()
+		host, port, _ := net.SplitHostPort(addr)
+		w.Up = w.keep(process.Command{
+			Name: "upstream", Path: w.buildPeer(olaregPackage), Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"),
+			Args: []string{"serve", "--addr", host, "--port", port, "--dir", filepath.Join(w.Dir, "upstream"), "--gc-frequency", "-1s"},
+		})
+	}
+	return w.Up
+}
+
+// distribution is the peer: distribution's pull-through cache before the same
+// upstream. It writes no access log, ours does.
+func (w *World) distribution() *process.Server {
+	if w.peer == nil {
+		addr := process.FreeAddr()
+		config := w.File("distribution.yml", fmt.Sprintf(distributionConfig, filepath.Join(w.Dir, "distribution"), addr, w.upstream().Addr))
+		w.peer = w.keep(process.Command{
+			Name: "distribution", Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"),
+			Args: []string{"serve", config}, Env: []string{"OTEL_TRACES_EXPORTER=none"},
+		})
+	}
+	return w.peer
+}
+
+const distributionConfig = `version: 0.1
+log:
+  level: error
+  accesslog:
+    disabled: true
+storage:
+  filesystem:
+    rootdirectory: %s
+  cache:
+    blobdescriptor: inmemory
+http:
+  addr: %s
+proxy:
+  remoteurl: http://%s
+  ttl: 168h
+`
