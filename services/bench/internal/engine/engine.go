@@ -21,6 +21,7 @@ type Repository struct {
 	Ref string
 }
 
+// Manifest is the URL of a manifest, Blob that of a blob.
 func (r Repository) Manifest(ref string) string {
 	return "http://" + r.Host + "/v2/" + r.path + "/manifests/" + ref
 }

@@ -95,6 +95,7 @@ type Bar struct {
 	limit float64
 }
 
+// AtMost and AtLeast are bars.
 func AtMost(limit float64) Bar  { return Bar{"<=", limit} }
 func AtLeast(limit float64) Bar { return Bar{">=", limit} }
 

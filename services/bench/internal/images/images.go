@@ -21,6 +21,7 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
+// Platforms are those of an image that is widely used; the first is linux/amd64.
 func Platforms() []v1.Platform {
 	return []v1.Platform{
 		{OS: "linux", Architecture: "amd64"},
@@ -51,6 +52,7 @@ func App(p v1.Platform, seed byte, sizes ...int64) v1.Image {
 	return img
 }
 
+// New is an image with a history and a configuration.
 func New(p v1.Platform, layers ...v1.Layer) v1.Image {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for i, l := range layers {

@@ -25,6 +25,7 @@ type Call struct {
 	Body, Token string
 }
 
+// Get and Post are calls without a login.
 func Get(url string) Call        { return Call{Method: fasthttp.MethodGet, URL: url} }
 func Post(url, body string) Call { return Call{Method: fasthttp.MethodPost, URL: url, Body: body} }
 

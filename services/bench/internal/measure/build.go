@@ -68,7 +68,7 @@ func recipe(w *world.World) string {
 	return fmt.Sprintf("FROM %s/%s\nRUN echo %016x > /round\n", w.Up.Addr, world.BaseImage, rand.Uint64())
 }
 
-// buildAt is pullable for what a Dockerfile makes.
+// buildAt is Pullable for what a Dockerfile makes.
 func buildAt(w *world.World, slipway *slipwayd.Server, dockerfile string) figure.Sample {
 	return slipway.Pullable(w.Ctx, slipwayd.RequestToBuild(dockerfile))
 }

@@ -35,7 +35,7 @@ type Command struct {
 	Ready func(context.Context) error
 }
 
-// Server is a process of the bench; fleet.start makes it.
+// Server is a process of the bench; Fleet.Start makes it.
 type Server struct {
 	Command
 	cmd *exec.Cmd
@@ -47,7 +47,7 @@ type Server struct {
 
 func (s *Server) URL(path string) string { return "http://" + s.Addr + path }
 
-// Fleet is processes that run; stopAll leaves none.
+// Fleet is processes that run; StopAll leaves none.
 type Fleet struct {
 	// Logs is the folder for what the servers say.
 	Logs    string

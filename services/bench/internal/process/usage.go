@@ -48,7 +48,7 @@ func Watch(servers ...*Server) (used func() []float64) {
 	}
 }
 
-// Memory is the resident set in MB (10^6 bytes), peak the largest since forgetPeak.
+// Memory is the resident set in MB (10^6 bytes), Peak the largest since ForgetPeak.
 func (s *Server) Memory() float64 { return must.Get(Resident(s.cmd.Process.Pid, "VmRSS:")) }
 func (s *Server) Peak() float64   { return must.Get(Resident(s.cmd.Process.Pid, "VmHWM:")) }
 

@@ -51,8 +51,8 @@ func (s *Server) Token() string {
 // SmallConfig is what a pipeline adds to each image.
 const SmallConfig = `,"containerConfig":{"env":["GREETING=hello","TASK=bench"],"cmd":["/bin/sh"],"workingDir":"/work"}`
 
-// RequestFor is a container request for an image of the registry at up; config is smallConfig
-// or nothing.
+// RequestFor is a container request for an image of the registry at up; config is
+// SmallConfig or nothing.
 func RequestFor(up, image, config string) string {
 	return fmt.Sprintf(`{"containerImage":"%s/%s"%s}`, up, image, config)
 }

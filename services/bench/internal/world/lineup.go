@@ -15,7 +15,7 @@ const (
 	NameDirect       = "direct"
 )
 
-// Lineup is one upstream image and the ways to it: through slipwayd with smallConfig
+// Lineup is one upstream image and the ways to it: through slipwayd with SmallConfig
 // and without it, through distribution's cache, and none.
 type Lineup struct{ Ours, Unchanged, Theirs, Direct Participant }
 
@@ -27,6 +27,7 @@ type Participant struct {
 	engine.Repository
 }
 
+// Lineup pushes the image and starts what is on the ways to it.
 func (w *World) Lineup(image string) Lineup {
 	w.Push(image)
 	ours := w.Slipway()
@@ -45,6 +46,7 @@ func (w *World) Lineup(image string) Lineup {
 	return l
 }
 
+// All are the ways, ours first.
 func (l Lineup) All() []Participant { return []Participant{l.Ours, l.Unchanged, l.Theirs, l.Direct} }
 
 // Digest is that of the manifest for linux/amd64.

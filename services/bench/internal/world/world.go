@@ -38,6 +38,7 @@ type World struct {
 	ctl        string // path of buildctl, once it is built
 }
 
+// New makes a world in a folder of its own. Close it.
 func New(ctx context.Context, s Settings) (*World, error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-")
 	if err != nil {
