@@ -28,7 +28,8 @@ func (a *App) buildBuilder() error {
 	}
 	log := a.log.With("room", "builder")
 	o := builder.BuildKitOptions{
-		Addresses: a.cfg.BuildkitAddr, TLS: daemons, Work: work, Egress: a.net.egress, Registries: a.net.client, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+		RegistryDeps: builder.RegistryDeps{Work: work, Egress: a.net.egress, Registries: a.net.client},
+		Addresses:    a.cfg.BuildkitAddr, TLS: daemons, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
 	}
 	if conn := a.conns["container"]; conn != nil {
 		o.Layers = containerv1.NewContainerServiceClient(conn)
@@ -37,7 +38,8 @@ func (a *App) buildBuilder() error {
 		a.startDaemon(&o)
 	}
 	engine := builder.NewBuildKit(o)
-	reach := builder.RegistryDeps{Work: work, Egress: o.Egress, Registries: o.Registries, Layers: o.Layers, Mirrors: a.net.mirrors}
+	reach := o.RegistryDeps
+	reach.Mirrors = a.net.mirrors
 	compressor, level := a.cfg.Compressor()
 	sifs := builder.NewSif(builder.SifOptions{
 		RegistryDeps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),

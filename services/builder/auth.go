@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/internal/fault"
@@ -22,6 +23,13 @@ type logins struct {
 
 	mu      sync.Mutex
 	secrets []string // what was handed out, and so must not be in the log
+}
+
+// askAgain is how long a build room that cannot answer is left alone.
+const askAgain = 500 * time.Millisecond
+
+func newLogins(work buildv1.WorkServiceClient, ticket string) *logins {
+	return &logins{work: work, ticket: ticket}
 }
 
 // read returns the login for an image that the recipe names.
@@ -57,7 +65,7 @@ func (l *logins) ask(ctx context.Context, repo upstream.Repository, why buildv1.
 func (l *logins) patiently(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	for {
 		r, err := l.work.GetBuildCredentials(ctx, req)
-		if !away(err) || !retry.Sleep(ctx, defaultTimeouts().retry) {
+		if !away(err) || !retry.Sleep(ctx, askAgain) {
 			return r, err
 		}
 	}
@@ -82,4 +90,9 @@ func (l *logins) redact(text string) string {
 		text = strings.ReplaceAll(text, s, "[redacted]")
 	}
 	return text
+}
+
+// away says whether the build room just cannot answer now.
+func away(err error) bool {
+	return errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -2,7 +2,6 @@ package builder
 
 import (
 	"context"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/grpc"
@@ -32,15 +31,11 @@ func (b *BuildKit) canApplyConfig(c *containerv1.ContainerConfig) error {
 	return nil
 }
 
-func isURL(location string) bool {
-	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
-}
-
 // bake puts what a frozen image is to hold on top of what the daemon has pushed,
 // and returns the digest of the complete image. The daemon pushes such an image by
 // its digest only: it gets its name when it is complete.
 func (b *BuildKit) bake(ctx context.Context, job Job, l *logins, built string) (string, error) {
-	to, err := b.world().target(ctx, job, l)
+	to, err := b.o.target(ctx, job, l)
 	if err != nil {
 		return "", err
 	}
@@ -48,14 +43,9 @@ func (b *BuildKit) bake(ctx context.Context, job Job, l *logins, built string) (
 	return image.String(), to.failed(ctx, "The configuration could not be put on top of the image", err)
 }
 
-// world is what engines reach.
-func (b *BuildKit) world() world {
-	return world{egress: b.o.Egress, registries: b.o.Registries, layers: b.o.Layers}
-}
-
 // complete pushes layers and configs, then the manifests, the named one last.
 func (t *target) complete(ctx context.Context, recipe *buildv1.Recipe, built digest.Digest) (digest.Digest, error) {
-	root, err := t.registries.Manifest(ctx, t.repo, built.String(), t.access)
+	root, err := t.Registries.Manifest(ctx, t.repo, built.String(), t.access)
 	if err != nil {
 		return "", err
 	}
@@ -64,7 +54,7 @@ func (t *target) complete(ctx context.Context, recipe *buildv1.Recipe, built dig
 		return "", err
 	}
 	config := recipe.GetConfig()
-	made, err := oci.Augment(ctx, t.registries.Source(t.repo, t.access), root, oci.AdditionOf(config), platform)
+	made, err := oci.Augment(ctx, t.Registries.Source(t.repo, t.access), root, oci.AdditionOf(config), platform)
 	if err != nil {
 		return "", err
 	}

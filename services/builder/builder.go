@@ -12,6 +12,7 @@ package builder
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
 )
 
 // Engine makes images of one kind. Safe for concurrent use.
@@ -80,6 +83,28 @@ type Job struct {
 
 // LogValue keeps the ticket out of logs.
 func (j Job) LogValue() slog.Value { return slog.StringValue(j.ID) }
+
+// try names one try of a build.
+func (j Job) try() string { return fmt.Sprintf("build %s.%d", j.ID, j.Delivery) }
+
+// repository is where the image is pushed to, place that in one text, image its name
+// there.
+func (j Job) repository() upstream.Repository {
+	return upstream.Repository{Host: j.Target.GetRegistry(), Name: j.Target.GetRepository()}
+}
+
+func (j Job) place() string { return j.Target.GetRegistry() + "/" + j.Target.GetRepository() }
+
+func (j Job) image() string { return j.place() + ":" + j.Target.GetTag() }
+
+// cacheRepository is where layers are kept; zero for nowhere.
+func (j Job) cacheRepository() upstream.Repository {
+	host, path, err := oci.ParseRepository(j.Target.GetCacheRepository())
+	if err != nil {
+		return upstream.Repository{}
+	}
+	return upstream.Repository{Host: host, Name: path}
+}
 
 // Output takes what a build prints. Safe for concurrent use; it never blocks.
 type Output interface {

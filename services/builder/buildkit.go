@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder/daemon/step"
-	"slipway.dev/services/internal/upstream"
 )
 
 // Local is a BuildKit daemon on this machine that somebody keeps running. Safe
@@ -29,6 +27,9 @@ type Local interface {
 // BuildKitOptions are the settings of the engine. Either Local, Addresses or
 // Problem is set.
 type BuildKitOptions struct {
+	// RegistryDeps may lack Registries: then whoever knows a digest is trusted, and nothing
+	// is frozen.
+	RegistryDeps
 	// Local is the daemon of this process.
 	Local Local
 	// Addresses are daemons that run elsewhere: `tcp://…`, `unix://…`.
@@ -37,17 +38,6 @@ type BuildKitOptions struct {
 	TLS *tls.Config
 	// Problem is why there is no daemon at all.
 	Problem string
-	// Work answers logins and contexts.
-	Work buildv1.WorkServiceClient
-	// Egress decides which addresses a context may be fetched from.
-	Egress *upstream.Egress
-	// Registries are asked whether a build's own login may read what it is made
-	// from, and for what was pushed; nil trusts whoever knows a digest, and freezes
-	// nothing.
-	Registries Registries
-	// Layers answers layers that came with requests, for frozen images; nil where
-	// they cannot be had.
-	Layers Layers
 	// Dir holds build contexts while a build runs; "" is the machine's own.
 	Dir string
 	// Disk is by how many bytes a build may make Local's folder grow; 0 is no limit.

@@ -297,7 +297,7 @@ func TestBuildKitElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := builder.NewBuildKit(builder.BuildKitOptions{
-		Addresses: []string{"unix:///nobody/there", address}, Work: w.room.client, Log: testkit.Log(t),
+		Addresses: []string{"unix:///nobody/there", address}, RegistryDeps: builder.RegistryDeps{Work: w.room.client}, Log: testkit.Log(t),
 	})
 	testkit.Run(t, e.Run)
 	eventually(t, "one answers", func() bool { return len(e.Architectures()) > 0 })

@@ -147,7 +147,7 @@ func newWorkshop(t *testing.T, s setup) *workshop {
 		Memory: s.memory, Pids: 500, Log: testkit.Log(t),
 	}
 	w.engineOptions = builder.BuildKitOptions{
-		Work: w.room.client, Egress: near, Disk: s.disk, Log: testkit.Log(t), Registries: w.registries(t), Layers: w.layers,
+		RegistryDeps: builder.RegistryDeps{Work: w.room.client, Egress: near, Registries: w.registries(t), Layers: w.layers}, Disk: s.disk, Log: testkit.Log(t),
 	}
 	w.start(t)
 	return w

@@ -94,12 +94,12 @@ func (c *Conda) Build(ctx context.Context, job Job, out Output) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	l, w := &logins{work: c.o.Work, ticket: job.Ticket}, c.o.world()
-	from, err := w.sourceImage(ctx, job, l)
+	l := c.o.logins(job)
+	from, err := c.o.sourceImage(ctx, job, l)
 	if err != nil {
 		return "", err
 	}
-	to, err := w.target(ctx, job, l)
+	to, err := c.o.target(ctx, job, l)
 	if err != nil {
 		return "", err
 	}

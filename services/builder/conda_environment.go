@@ -116,7 +116,7 @@ func (e *environment) share() *layering.Share {
 		return nil
 	}
 	return &layering.Share{
-		Claims: e.o.Claims, Target: &repository{target: e.to, base: e.from}, Repository: targetName(e.job.Target),
+		Claims: e.o.Claims, Target: &repository{target: e.to, base: e.from}, Repository: e.job.place(),
 		Waits: func(n int) {
 			e.out.Print("", fmt.Sprintf("Waiting for another worker that makes %d layers", n))
 		},
@@ -222,7 +222,7 @@ const notPushed = "The image could not be pushed"
 // push sends what is not there, the name last; without a name, the image is had by its
 // digest alone.
 func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image, named bool) (string, error) {
-	name := targetName(e.job.Target)
+	name := e.job.place()
 	if named {
 		name += ":" + e.job.Target.GetTag()
 	}

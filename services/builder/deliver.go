@@ -133,11 +133,6 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 	}
 }
 
-// away says whether the build room just cannot answer now.
-func away(err error) bool {
-	return errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) || errors.Is(err, context.DeadlineExceeded)
-}
-
 // longest is how long a build may take when nobody says.
 const longest = time.Hour
 

@@ -6,18 +6,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
 // download gets a context or a layer from elsewhere, along redirects, only from addresses
 // that may be reached.
-func (w world) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
-	transport := upstream.NewTransport(w.egress)
+func (d RegistryDeps) download(ctx context.Context, what, url string) (io.ReadCloser, error) {
+	transport := upstream.NewTransport(d.Egress)
 	c := &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -84,7 +86,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 
 // verify reads to the end and checks.
 func (v *verifier) verify() error {
-	if _, err := io.Copy(io.Discard, io.LimitReader(v, contextLimits().packed)); err != nil {
+	if _, err := io.Copy(io.Discard, io.LimitReader(v, limits.ContextPacked)); err != nil {
 		return err
 	}
 	if v.size > 0 && v.read != v.size {
@@ -94,4 +96,8 @@ func (v *verifier) verify() error {
 		return fmt.Errorf("its digest is %s instead of %s", got, v.want)
 	}
 	return nil
+}
+
+func isURL(location string) bool {
+	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
 }

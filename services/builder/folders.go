@@ -69,7 +69,7 @@ func writeFiles(dir string, files []*buildv1.File) error {
 			err = root.WriteFile(path, file.GetContent(), 0o644)
 		}
 		if err != nil {
-			return &Failure{Build, fmt.Sprintf("The file %q cannot be put into the build context", fault.Clip(file.GetPath(), lastLineBytes)), err}
+			return &Failure{Build, fmt.Sprintf("The file %q cannot be put into the build context", fault.Clip(file.GetPath(), textBytes)), err}
 		}
 	}
 	return nil
@@ -81,7 +81,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	var body io.ReadCloser
 	var err error
 	if isURL(l.GetLocation()) {
-		body, err = b.world().download(ctx, "The build context", l.GetLocation())
+		body, err = b.o.download(ctx, "The build context", l.GetLocation())
 	} else {
 		body, err = b.received(ctx, job)
 	}
@@ -102,7 +102,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	case ctx.Err() != nil:
 		return err
 	default:
-		return &Failure{Build, "The build context cannot be used: " + fault.Clip(err.Error(), lastLineBytes), err}
+		return &Failure{Build, "The build context cannot be used: " + fault.Clip(err.Error(), textBytes), err}
 	}
 }
 

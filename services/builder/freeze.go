@@ -35,9 +35,9 @@ func (f *Freeze) Build(ctx context.Context, job Job, out Output) (string, error)
 	if err != nil {
 		return "", err
 	}
-	out.Print("push", "Copying "+from.name+" to "+targetName(job.Target))
+	out.Print("push", "Copying "+from.name+" to "+job.place())
 	err = to.push(ctx, from, image, job, out)
-	return image.Manifest.Digest.String(), to.failed(ctx, "The image could not be pushed to "+targetName(job.Target), err)
+	return image.Manifest.Digest.String(), to.failed(ctx, "The image could not be pushed to "+job.place(), err)
 }
 
 // push sends the small first: a registry that takes nothing says so at once. The

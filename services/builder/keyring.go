@@ -43,21 +43,8 @@ type keyring struct {
 func newKeyring(job Job, l *logins, r Registries, s *sources) (*keyring, error) {
 	public, private, err := sign.GenerateKey(rand.Reader)
 	return &keyring{
-		logins: l, registries: r, target: targetOf(job), cache: cacheRepository(job), sources: s, public: public, private: private,
+		logins: l, registries: r, target: job.repository(), cache: job.cacheRepository(), sources: s, public: public, private: private,
 	}, err
-}
-
-func targetOf(job Job) upstream.Repository {
-	return upstream.Repository{Host: job.Target.GetRegistry(), Name: job.Target.GetRepository()}
-}
-
-// cacheRepository is where layers are kept; zero for nowhere.
-func cacheRepository(job Job) upstream.Repository {
-	host, path, err := oci.ParseRepository(job.Target.GetCacheRepository())
-	if err != nil {
-		return upstream.Repository{}
-	}
-	return upstream.Repository{Host: host, Name: path}
 }
 
 // Register offers it on the session.

@@ -22,6 +22,9 @@ const (
 	Internal  Reason = "internal"  // our fault
 )
 
+// textBytes is how much a message repeats of a text that is not ours.
+const textBytes = 300
+
 // Failure is a build that made no image.
 type Failure struct {
 	Reason Reason

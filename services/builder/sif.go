@@ -82,7 +82,7 @@ func (s *Sif) Build(ctx context.Context, job Job, out Output) (string, error) {
 	if n := file.Summary.LeftOut; n > 0 {
 		out.Print("", fmt.Sprintf("%d device nodes were left out: an ordinary user can make none", n))
 	}
-	out.Print("push", "Pushing it to "+targetName(job.Target))
+	out.Print("push", "Pushing it to "+job.place())
 	d, err := to.sif(ctx, file, job.ContentDigest)
 	return d.String(), to.failed(ctx, what, err)
 }
@@ -106,7 +106,7 @@ func (s *Sif) make(ctx context.Context, dir string, from *sourceImage, image oci
 		Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
 	if errors.As(err, new(*flatten.Refusal)) || errors.As(err, new(*squashfs.Refusal)) {
-		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(err.Error(), lastLineBytes), err}
+		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(err.Error(), textBytes), err}
 	}
 	return file, err
 }

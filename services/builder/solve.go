@@ -97,7 +97,7 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 			}
 		}()
 	}
-	l := &logins{work: b.o.Work, ticket: job.Ticket}
+	l := b.o.logins(job)
 	from := newSources(b.o.Registries, l, job)
 	keys, err := newKeyring(job, l, b.o.Registries, from)
 	if err != nil {
@@ -215,7 +215,7 @@ func sharedKey(job Job) string {
 // is put on top.
 func exported(job Job) map[string]string {
 	a := map[string]string{
-		"name":                                  targetName(job.Target) + ":" + job.Target.GetTag(),
+		"name":                                  job.image(),
 		"push":                                  "true",
 		"oci-mediatypes":                        "true",
 		"annotation.dev.slipway.build-id":       job.ID,
@@ -224,7 +224,7 @@ func exported(job Job) map[string]string {
 		"annotation-index.dev.slipway.content-digest": job.ContentDigest,
 	}
 	if job.Recipe.GetConfig() != nil {
-		a["name"], a["push-by-digest"] = targetName(job.Target), "true"
+		a["name"], a["push-by-digest"] = job.place(), "true"
 	}
 	return compress(a, job.Recipe.GetCompression())
 }

@@ -38,23 +38,22 @@ type RegistryDeps struct {
 	Mirrors []upstream.Mirror
 }
 
-func (d RegistryDeps) world() world {
-	return world{egress: d.Egress, registries: d.Registries, layers: d.Layers, mirrors: d.Mirrors}
-}
-
 // open returns the image that a job is made from, what it is with the job's
 // configuration on top, and where that goes.
 func (d RegistryDeps) open(ctx context.Context, job Job) (from *sourceImage, image oci.Image, to *target, err error) {
-	l, w := &logins{work: d.Work, ticket: job.Ticket}, d.world()
-	if from, err = w.sourceImage(ctx, job, l); err != nil {
+	l := d.logins(job)
+	if from, err = d.sourceImage(ctx, job, l); err != nil {
 		return nil, oci.Image{}, nil, err
 	}
 	if image, err = from.with(ctx, job.Recipe.GetConfig()); err != nil {
 		return nil, oci.Image{}, nil, err
 	}
-	to, err = w.target(ctx, job, l)
+	to, err = d.target(ctx, job, l)
 	return from, image, to, err
 }
+
+// logins are those of a job.
+func (d RegistryDeps) logins(job Job) *logins { return newLogins(d.Work, job.Ticket) }
 
 // sourceImage is the image that another is made from, for one platform.
 type sourceImage struct {
@@ -69,17 +68,17 @@ type sourceImage struct {
 }
 
 // sourceImage looks the recipe's source up, with the login of whoever asked.
-func (w world) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImage, error) {
+func (d RegistryDeps) sourceImage(ctx context.Context, job Job, l *logins) (*sourceImage, error) {
 	src := job.Recipe.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
 	login, err := l.read(ctx, repo)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
 	}
-	access := upstream.Access{Scope: tryOf(job) + " source", Login: login}
+	access := upstream.Access{Scope: job.try() + " source", Login: login}
 	o := &sourceImage{
-		world: w.at(job, l), name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
-		client: w.control(repo.Host, access, w.mirrors), source: w.registries.Source(repo, access),
+		world: d.at(job, l), name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
+		client: d.control(repo.Host, access, d.Mirrors), source: d.Registries.Source(repo, access),
 	}
 	if o.ref, err = ref.New(o.name); err != nil {
 		return nil, err
@@ -106,7 +105,7 @@ func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*so
 	}
 	access := upstream.Access{Scope: w.try + " source", Login: login}
 	o := &sourceImage{
-		world: w, name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.mirrors),
+		world: w, name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
 	}
 	o.ref, err = ref.New(o.name)
 	return o, err
@@ -156,7 +155,7 @@ func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) 
 		return oci.Image{}, o.unreadable(ctx, err)
 	}
 	if t := m.Config.MediaType; !oci.IsConfig(t) {
-		return oci.Image{}, &Failure{Build, o.name + " is not a container image: its config is of the type " + fault.Clip(t, lastLineBytes), nil}
+		return oci.Image{}, &Failure{Build, o.name + " is not a container image: its config is of the type " + fault.Clip(t, textBytes), nil}
 	}
 	raw, err := o.source.Config(ctx, m.Config)
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)

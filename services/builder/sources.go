@@ -95,7 +95,7 @@ func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequ
 		return &policysession.DecisionResponse{Action: spb.PolicyAction_ALLOW}, nil, nil
 	}
 	s.mu.Lock()
-	s.last = fault.Clip(req.GetSource().GetSource().GetIdentifier(), lastLineBytes) + " cannot be used: " + why
+	s.last = fault.Clip(req.GetSource().GetSource().GetIdentifier(), textBytes) + " cannot be used: " + why
 	s.mu.Unlock()
 	return &policysession.DecisionResponse{
 		Action: spb.PolicyAction_DENY, DenyMessages: []*policysession.DenyMessage{{Message: why}},
@@ -135,7 +135,7 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 func (s *sources) ask(ctx context.Context, name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
-		return "the image name " + fault.Clip(name, lastLineBytes) + " is malformed"
+		return "the image name " + fault.Clip(name, textBytes) + " is malformed"
 	}
 	for _, f := range s.forbidden {
 		host, path, _ := strings.Cut(f, "/")

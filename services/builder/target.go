@@ -15,36 +15,27 @@ import (
 	"github.com/regclient/regclient/types/manifest"
 	"github.com/regclient/regclient/types/ref"
 
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// world is what engines reach: registries, and layers that came with requests.
+// world is what the engines reach for one job.
 type world struct {
-	egress     *upstream.Egress
-	registries Registries
-	layers     Layers
-	// mirrors are for what is read; what is pushed is looked for where it goes.
-	mirrors []upstream.Mirror
-	// logins and try are those of a job; nil and "" before there is one.
+	RegistryDeps
 	logins *logins
 	try    string
 }
 
 // at is the world as a job reaches it.
-func (w world) at(job Job, l *logins) world {
-	w.logins, w.try = l, tryOf(job)
-	return w
-}
+func (d RegistryDeps) at(job Job, l *logins) world { return world{d, l, job.try()} }
 
 // control is a client that pushes and copies, with one login.
-func (w world) control(host string, a upstream.Access, mirrors []upstream.Mirror) *regclient.RegClient {
-	o := upstream.Options{Egress: w.egress, Mirrors: mirrors}
+func (d RegistryDeps) control(host string, a upstream.Access, mirrors []upstream.Mirror) *regclient.RegClient {
+	o := upstream.Options{Egress: d.Egress, Mirrors: mirrors}
 	for _, h := range append([]string{host}, hostsOf(mirrors)...) {
-		if strings.HasPrefix(w.registries.BaseURL(h), "http://") {
+		if strings.HasPrefix(d.Registries.BaseURL(h), "http://") {
 			o.Plain = append(o.Plain, h)
 		}
 	}
@@ -69,27 +60,23 @@ type target struct {
 	ref    ref.Ref // the image's name
 }
 
-func (w world) target(ctx context.Context, job Job, l *logins) (*target, error) {
-	t := job.Target
-	login, err := l.push(ctx, targetOf(job))
+// target is where a job pushes to, with its login there.
+func (d RegistryDeps) target(ctx context.Context, job Job, l *logins) (*target, error) {
+	repo := job.repository()
+	login, err := l.push(ctx, repo)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the login at %s: %w", t.GetRegistry(), err)
+		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
 	}
-	name, err := ref.New(targetName(t) + ":" + t.GetTag())
+	name, err := ref.New(job.image())
 	if err != nil {
 		return nil, err
 	}
 	out := &target{
-		world: w.at(job, l), ref: name, repo: targetOf(job), access: upstream.Access{Scope: tryOf(job), Login: login},
+		world: d.at(job, l), ref: name, repo: repo, access: upstream.Access{Scope: job.try(), Login: login},
 	}
-	out.client = w.control(t.GetRegistry(), out.access, nil)
+	out.client = d.control(repo.Host, out.access, nil)
 	return out, nil
 }
-
-func targetName(t *buildv1.Target) string { return t.GetRegistry() + "/" + t.GetRepository() }
-
-// tryOf names one try of a build.
-func tryOf(job Job) string { return fmt.Sprintf("build %s.%d", job.ID, job.Delivery) }
 
 // failed says what an error means that the registry answered while something was
 // pushed; what is a failure already, or the end of ctx, stays.
@@ -178,7 +165,7 @@ func (t *target) layer(ctx context.Context, l *containerv1.Layer) error {
 	return nil
 }
 
-// open begins to read a layer.
+// openLayer begins to read a layer of the request.
 func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
 	if from := l.GetIncludedFrom(); from != nil {
 		image, err := w.included(ctx, from)
@@ -191,7 +178,7 @@ func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadClos
 		return w.download(ctx, "A layer", l.GetLocation())
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := w.layers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: l.GetGzipDigest()})
+	stream, err := w.Layers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: l.GetGzipDigest()})
 	if err != nil {
 		cancel()
 		return nil, err
