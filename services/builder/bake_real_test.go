@@ -1,9 +1,7 @@
 package builder_test
 
 import (
-	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,39 +11,12 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/opencontainers/go-digest"
-	"google.golang.org/grpc"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/testkit"
 )
-
-// layers are what a container room has, by digest.
-type layers map[string][]byte
-
-func (l layers) GetLayer(_ context.Context, req *containerv1.GetLayerRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[containerv1.GetLayerResponse], error) {
-	content, ok := l[req.GetGzipDigest()]
-	if !ok {
-		return nil, fault.NotFound.Newf("There is no such layer")
-	}
-	return &layerStream{rest: content}, nil
-}
-
-type layerStream struct {
-	grpc.ClientStream
-	rest []byte
-}
-
-func (s *layerStream) Recv() (*containerv1.GetLayerResponse, error) {
-	if len(s.rest) == 0 {
-		return nil, io.EOF
-	}
-	n := min(len(s.rest), 100)
-	chunk := s.rest[:n]
-	s.rest = s.rest[n:]
-	return &containerv1.GetLayerResponse{Chunk: chunk}, nil
-}
 
 func layer(location string, gz, tar []byte) *containerv1.Layer {
 	size := int64(len(gz))

@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -50,32 +49,6 @@ func TestDaemonThatIsSilent(t *testing.T) {
 	b.probe(t.Context(), b.o.Addresses[0])
 	if got := b.Problem(); !strings.Contains(got, "does not answer") {
 		t.Errorf("later its problem is %q", got)
-	}
-}
-
-func TestFailureOf(t *testing.T) {
-	t.Parallel()
-	ended := func(cause error) context.Context {
-		ctx, cancel := context.WithCancelCause(context.Background())
-		cancel(cause)
-		return ctx
-	}
-	live := context.Background()
-	for _, c := range []struct {
-		name string
-		ctx  context.Context //nolint:containedctx // it is the case
-		err  error
-		want Reason
-	}{
-		{"typed", live, fmt.Errorf("so: %w", &Failure{Reason: Push}), Push},
-		{"plain", live, errors.New("x"), Internal},
-		{"cancelled", ended(errCancelled), &Failure{Reason: Build}, Cancelled},
-		{"over time", ended(errOverTime), errors.New("x"), Timeout},
-		{"ended otherwise", ended(nil), &Failure{Reason: Build}, Build},
-	} {
-		if got := failureOf(c.ctx, c.err); got.Reason != c.want || got.Message == "" && c.want == Internal {
-			t.Errorf("%s: got %v", c.name, got)
-		}
 	}
 }
 
@@ -160,15 +133,5 @@ func TestFailureReasons(t *testing.T) {
 		if f := p.failure(t.Context(), c.err, c.oom); f.Reason != c.want {
 			t.Errorf("%s: got %v", c.name, f)
 		}
-	}
-}
-
-func TestSecretsAreRedacted(t *testing.T) {
-	t.Parallel()
-	l := &logins{}
-	l.remember("ada", "correct horse")
-	l.remember("bob", "x")
-	if got := l.redact("a correct horse, YWRhOmNvcnJlY3QgaG9yc2U=, x"); got != "a [redacted], [redacted], x" {
-		t.Errorf("got %q", got)
 	}
 }

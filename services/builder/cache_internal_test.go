@@ -71,7 +71,7 @@ func TestCachesAreImportedByDigest(t *testing.T) {
 			CacheDigest: tc.digest, Recipe: &buildv1.Recipe{},
 			Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", CacheRepository: "cache.test/a"},
 		}
-		l := &logins{work: rightsRoom{}}
+		l := newLogins(rightsRoom{}, "")
 		keys, err := newKeyring(job, l, s, newSources(s, l, job))
 		if err != nil {
 			t.Fatal(err)

@@ -5,23 +5,10 @@ import (
 	"strconv"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	"slipway.dev/services/builder/layering"
 )
 
 // What a recipe says of compression, as those take it who compress. They know the bounds
 // of levels, too (gateway/contract/container-service.md#compression).
-
-// layersOf is for layers of packages. Layers of an estargz image are none of these.
-func layersOf(c *containerv1.Compression) layering.Compression {
-	out := layering.Gzip
-	if c.GetMode() == string(layering.Zstd) {
-		out = layering.Zstd
-	}
-	if c != nil && c.Level != nil {
-		return out.At(int(c.GetLevel()))
-	}
-	return out
-}
 
 // compress adds to the attributes of an export of BuildKit's, of an image or a cache. A
 // layer that the daemon has stays as it is compressed unless that is forced.

@@ -133,7 +133,7 @@ func (c *Conda) lock(job Job) ([]conda.Record, error) {
 }
 
 func (c *Conda) tooLarge() error {
-	return &Failure{Reason: Build, Message: fmt.Sprintf("The packages are larger than %d bytes together, which is what this service takes (its operator's setting build_disk)", c.o.Disk)}
+	return Build.failure(fmt.Sprintf("The packages are larger than %d bytes together, which is what this service takes (its operator's setting build_disk)", c.o.Disk), nil)
 }
 
 // prune keeps the folder within its size.
@@ -153,10 +153,10 @@ func (c *Conda) prune(out Output) {
 func blamed(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
 		const text = "The disk is full of the worker that puts the image together; its operator has to give it room (data_dir), or let it keep fewer layers (setting conda_layers)"
-		return &Failure{Reason: Internal, Message: text, Cause: err}
+		return Internal.failure(text, err)
 	}
 	if f, ok := fault.As(err); ok && !errors.As(err, new(*Failure)) {
-		return &Failure{Reason: Build, Message: f.Public, Cause: err}
+		return Build.failure(f.Public, err)
 	}
 	return err
 }

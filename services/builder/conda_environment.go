@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
@@ -236,4 +237,16 @@ func (e *environment) push(ctx context.Context, m *layering.Maker, image layerin
 	}
 	e.out.Print("", fmt.Sprintf("%d layers were there; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
 	return pushed.Root.Digest.String(), nil
+}
+
+// layersOf is for layers of packages. Layers of an estargz image are none of these.
+func layersOf(c *containerv1.Compression) layering.Compression {
+	out := layering.Gzip
+	if c.GetMode() == string(layering.Zstd) {
+		out = layering.Zstd
+	}
+	if c != nil && c.Level != nil {
+		return out.At(int(c.GetLevel()))
+	}
+	return out
 }

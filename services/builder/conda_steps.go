@@ -60,7 +60,7 @@ func (e *environment) remainder(packages []layering.Package) (remainder, error) 
 		}
 	}
 	if n := len(left.links); n > limits.CondaScripts {
-		return left, &Failure{Reason: Build, Message: fmt.Sprintf("%d scripts of packages would have to be run; the maximum is %d", n, limits.CondaScripts)}
+		return left, Build.failure(fmt.Sprintf("%d scripts of packages would have to be run; the maximum is %d", n, limits.CondaScripts), nil)
 	}
 	return left, nil
 }
@@ -72,7 +72,7 @@ var words = regexp.MustCompile(`^[A-Za-z0-9_.+!~/-]{1,256}$`)
 func linkLine(rec conda.Record, s artifact.Script) (string, error) {
 	for _, w := range []string{s.Path, rec.Name, rec.Version} {
 		if !words.MatchString(w) {
-			return "", &Failure{Reason: Build, Message: fmt.Sprintf("The package %s %s has a script, but no name and version that a script could be told", fault.Quote(rec.Name), fault.Quote(rec.Version))}
+			return "", Build.failure(fmt.Sprintf("The package %s %s has a script, but no name and version that a script could be told", fault.Quote(rec.Name), fault.Quote(rec.Version)), nil)
 		}
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%d\n", s.Path, rec.Name, rec.Version, rec.BuildNumber), nil
@@ -115,7 +115,7 @@ func userOf(image layering.Image) (string, error) {
 	case name == "" || name == "0" || name == "root":
 		return "", nil
 	case !users.MatchString(user):
-		return "", &Failure{Reason: Build, Message: "The base image has the user " + fault.Quote(user) + ", which no Dockerfile can name: nothing can be run on it"}
+		return "", Build.failure("The base image has the user "+fault.Quote(user)+", which no Dockerfile can name: nothing can be run on it", nil)
 	}
 	return user, nil
 }

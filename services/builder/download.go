@@ -2,17 +2,13 @@ package builder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -23,7 +19,7 @@ func (d RegistryDeps) download(ctx context.Context, what, url string) (io.ReadCl
 	c := &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, &Failure{Build, what + " has a malformed address", err}
+		return nil, Build.failure(what+" has a malformed address", err)
 	}
 	resp, err := c.Do(req)
 	if err != nil {
@@ -31,11 +27,11 @@ func (d RegistryDeps) download(ctx context.Context, what, url string) (io.ReadCl
 		if f, ok := fault.As(err); ok {
 			text = f.Public
 		}
-		return nil, &Failure{Build, what + " could not be fetched: " + text, err}
+		return nil, Build.failure(what+" could not be fetched: "+text, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		_ = resp.Body.Close()
-		return nil, &Failure{Build, fmt.Sprintf("%s could not be fetched: %s answered %d", what, req.URL.Host, resp.StatusCode), nil}
+		return nil, Build.failure(fmt.Sprintf("%s could not be fetched: %s answered %d", what, req.URL.Host, resp.StatusCode), nil)
 	}
 	return &fetched{resp.Body, transport}, nil
 }
@@ -53,51 +49,38 @@ func (d *fetched) Close() error {
 	return err
 }
 
-// verifier reads bytes that must have a digest and a length.
-type verifier struct {
-	in   io.Reader
-	want digest.Digest
-	sum  digest.Digester
-	size int64 // in bytes; 0 when it was not said
-	read int64
-}
-
-func newVerifier(in io.Reader, want string, size int64) (*verifier, error) {
-	d, err := digest.Parse(want)
-	if err != nil {
-		return nil, err
-	}
-	return &verifier{in: in, want: d, size: size, sum: d.Algorithm().Digester()}, nil
-}
-
-// errTooLong is more bytes than were said.
-var errTooLong = errors.New("it is longer than its stated size")
-
-// Read returns the next bytes, and fails as soon as there are too many.
-func (v *verifier) Read(p []byte) (int, error) {
-	n, err := v.in.Read(p)
-	v.read += int64(n)
-	_, _ = v.sum.Hash().Write(p[:n])
-	if v.size > 0 && v.read > v.size {
-		return 0, errTooLong
-	}
-	return n, err
-}
-
-// verify reads to the end and checks.
-func (v *verifier) verify() error {
-	if _, err := io.Copy(io.Discard, io.LimitReader(v, limits.ContextPacked)); err != nil {
-		return err
-	}
-	if v.size > 0 && v.read != v.size {
-		return fmt.Errorf("it has %d bytes instead of %d", v.read, v.size)
-	}
-	if got := v.sum.Digest(); got != v.want {
-		return fmt.Errorf("its digest is %s instead of %s", got, v.want)
-	}
-	return nil
-}
-
 func isURL(location string) bool {
 	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
 }
+
+// chunked reads a stream of chunks.
+func chunked[M interface{ GetChunk() []byte }](receive func() (M, error), cancel context.CancelFunc) *chunks {
+	return &chunks{cancel: cancel, next: func() ([]byte, error) {
+		m, err := receive()
+		if err != nil {
+			return nil, err
+		}
+		return m.GetChunk(), nil
+	}}
+}
+
+type chunks struct {
+	next   func() ([]byte, error)
+	cancel context.CancelFunc
+	rest   []byte
+}
+
+// Read returns the next bytes.
+func (c *chunks) Read(p []byte) (n int, err error) {
+	for len(c.rest) == 0 {
+		if c.rest, err = c.next(); err != nil {
+			return 0, err
+		}
+	}
+	n = copy(p, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+// Close ends the stream.
+func (c *chunks) Close() error { c.cancel(); return nil }

@@ -69,7 +69,7 @@ func writeFiles(dir string, files []*buildv1.File) error {
 			err = root.WriteFile(path, file.GetContent(), 0o644)
 		}
 		if err != nil {
-			return &Failure{Build, fmt.Sprintf("The file %q cannot be put into the build context", fault.Clip(file.GetPath(), textBytes)), err}
+			return Build.failure(fmt.Sprintf("The file %q cannot be put into the build context", fault.Clip(file.GetPath(), textBytes)), err)
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	defer body.Close()
 	in, err := newVerifier(body, l.GetGzipDigest(), l.GetGzipSize())
 	if err != nil {
-		return &Failure{Build, "The build context's digest is malformed", err}
+		return Build.failure("The build context's digest is malformed", err)
 	}
 	if err = unpack(in, dir, contextLimits()); err == nil {
 		err = in.verify()
@@ -102,7 +102,7 @@ func (b *BuildKit) unpackContext(ctx context.Context, job Job, dir string) error
 	case ctx.Err() != nil:
 		return err
 	default:
-		return &Failure{Build, "The build context cannot be used: " + fault.Clip(err.Error(), textBytes), err}
+		return Build.failure("The build context cannot be used: "+fault.Clip(err.Error(), textBytes), err)
 	}
 }
 
@@ -116,35 +116,3 @@ func (b *BuildKit) received(ctx context.Context, job Job) (io.ReadCloser, error)
 	}
 	return chunked(stream.Recv, cancel), nil
 }
-
-// chunked reads a stream of chunks.
-func chunked[M interface{ GetChunk() []byte }](receive func() (M, error), cancel context.CancelFunc) *chunks {
-	return &chunks{cancel: cancel, next: func() ([]byte, error) {
-		m, err := receive()
-		if err != nil {
-			return nil, err
-		}
-		return m.GetChunk(), nil
-	}}
-}
-
-type chunks struct {
-	next   func() ([]byte, error)
-	cancel context.CancelFunc
-	rest   []byte
-}
-
-// Read returns the next bytes.
-func (c *chunks) Read(p []byte) (n int, err error) {
-	for len(c.rest) == 0 {
-		if c.rest, err = c.next(); err != nil {
-			return 0, err
-		}
-	}
-	n = copy(p, c.rest)
-	c.rest = c.rest[n:]
-	return n, nil
-}
-
-// Close ends the stream.
-func (c *chunks) Close() error { c.cancel(); return nil }

@@ -58,7 +58,7 @@ func newRights(t *testing.T, known map[string]string, images ...string) (*keyrin
 		ID: "a_1", Delivery: 1, Forbidden: []string{"own.test:5000/builds"},
 		Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", Tag: "1", CacheRepository: "hub.test/team/cache"},
 	}
-	l, r := &logins{work: rightsRoom{logins: known}}, &tokens{}
+	l, r := newLogins(rightsRoom{logins: known}, ""), &tokens{}
 	from := newSources(r, l, job)
 	for _, image := range images {
 		from.refusal(t.Context(), "docker-image://"+image)
@@ -151,7 +151,7 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			job := Job{Recipe: &buildv1.Recipe{}, Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", CacheRepository: tc.cache}}
-			l := &logins{work: rightsRoom{logins: tc.logins}}
+			l := newLogins(rightsRoom{logins: tc.logins}, "")
 			keys, err := newKeyring(job, l, nil, newSources(nil, l, job))
 			if err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 func TestSourcesUnderEverySpelling(t *testing.T) {
 	t.Parallel()
 	r := &tokens{}
-	l := &logins{work: rightsRoom{}}
+	l := newLogins(rightsRoom{}, "")
 	s := newSources(r, l, Job{Forbidden: []string{"127.0.0.1:5000/builds", "docker.io/us/builds"}})
 	for _, image := range []string{
 		"127.0.0.1:5000/builds:a", "127.0.0.1:5000/builds/x:a", "localhost:5000/builds:a", "LOCALHOST:5000/builds:a", "[::1]:5000/builds:a",

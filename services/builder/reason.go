@@ -3,61 +3,7 @@ package builder
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
-
-// Reason is why there is no image.
-type Reason string
-
-// The reasons; clients see these words.
-const (
-	Solve     Reason = "solve"     // the Conda packages do not fit together
-	Build     Reason = "build"     // a step of the recipe failed
-	Push      Reason = "push"      // the registry did not take the image
-	Timeout   Reason = "timeout"   // the time was up
-	Memory    Reason = "memory"    // a step needed too much memory
-	Cancelled Reason = "cancelled" // somebody ended the build
-	Internal  Reason = "internal"  // our fault
-)
-
-// textBytes is how much a message repeats of a text that is not ours.
-const textBytes = 300
-
-// Failure is a build that made no image.
-type Failure struct {
-	Reason Reason
-	// Message says it in words, for the user.
-	Message string
-	// Cause is for the log; may be nil.
-	Cause error
-}
-
-// Error is the text for the log.
-func (f *Failure) Error() string {
-	if f.Cause == nil {
-		return fmt.Sprintf("%s: %s", f.Reason, f.Message)
-	}
-	return fmt.Sprintf("%s: %s: %v", f.Reason, f.Message, f.Cause)
-}
-
-// Unwrap gives the cause.
-func (f *Failure) Unwrap() error { return f.Cause }
-
-// StepsNeeded is how an engine that runs nothing ends a build of which something has to
-// be run: what it has made is where the rest begins. Where nobody can run it, it is a
-// failure.
-type StepsNeeded struct {
-	Failure
-	// Digest is of the image that was pushed to the target's repository, without a name.
-	Digest string
-	// Steps are what has to be run on it, before the recipe's own lines.
-	Steps *buildv1.Steps
-}
-
-// Unwrap gives the failure.
-func (s *StepsNeeded) Unwrap() error { return &s.Failure }
 
 // What can end a build from outside: causes of its context.
 var (
@@ -74,11 +20,11 @@ func failureOf(ctx context.Context, err error) *Failure {
 	var f *Failure
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errCancelled):
-		return &Failure{Cancelled, "The build was cancelled", err}
+		return Cancelled.failure("The build was cancelled", err)
 	case errors.Is(cause, errOverTime):
-		return &Failure{Timeout, "The build did not end in time", err}
+		return Timeout.failure("The build did not end in time", err)
 	case errors.As(err, &f):
 		return f
 	}
-	return &Failure{Internal, "The build service could not finish this build", err}
+	return Internal.failure("The build service could not finish this build", err)
 }

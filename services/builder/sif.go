@@ -106,7 +106,7 @@ func (s *Sif) make(ctx context.Context, dir string, from *sourceImage, image oci
 		Limits: flatten.Limits{Bytes: s.o.Disk, Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes},
 	})
 	if errors.As(err, new(*flatten.Refusal)) || errors.As(err, new(*squashfs.Refusal)) {
-		return file, &Failure{Build, "No Singularity image can be made: " + fault.Clip(err.Error(), textBytes), err}
+		return file, Build.failure("No Singularity image can be made: "+fault.Clip(err.Error(), textBytes), err)
 	}
 	return file, err
 }
@@ -129,41 +129,6 @@ func (o *sourceImage) all(c *containerv1.ContainerConfig, platform string) ([]fl
 		}})
 	}
 	return out, nil
-}
-
-// openAdded begins to read a layer of the request; its end is an error when it is
-// not the right one.
-func (o *sourceImage) openAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
-	content, err := o.openLayer(ctx, l)
-	if err != nil {
-		return nil, err
-	}
-	checked, err := newVerifier(content, l.GetGzipDigest(), l.GetGzipSize())
-	if err != nil {
-		_ = content.Close()
-		return nil, &Failure{Build, "A layer's digest is malformed", err}
-	}
-	return &untilEnd{checked, content}, nil
-}
-
-// untilEnd checks a layer when it has been read.
-type untilEnd struct {
-	*verifier
-	io.Closer
-}
-
-// Read returns the next bytes; at the end it says what is wrong with them all.
-func (u *untilEnd) Read(p []byte) (int, error) {
-	n, err := u.verifier.Read(p)
-	if errors.Is(err, errTooLong) {
-		return n, &Failure{Build, "A layer cannot be used: " + err.Error(), err}
-	}
-	if errors.Is(err, io.EOF) {
-		if wrong := u.verify(); wrong != nil {
-			return n, &Failure{Build, "A layer cannot be used: " + wrong.Error(), wrong}
-		}
-	}
-	return n, err
 }
 
 // sif pushes a Singularity image, as ORAS does. Nothing in its manifest tells which build it was:

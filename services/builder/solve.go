@@ -82,7 +82,7 @@ func (b *BuildKit) back(ctx context.Context, arch string) bool {
 func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) (string, error) {
 	name, c, err := b.choose(job.CacheScope, architecture(job.Recipe.GetPlatform()))
 	if err != nil {
-		return "", &Failure{Internal, "The build service's daemon is not there", status.Error(codes.Unavailable, err.Error())}
+		return "", Internal.failure("The build service's daemon is not there", status.Error(codes.Unavailable, err.Error()))
 	}
 	share := b.share(name, short(job.CacheScope))
 	defer share.Release()
@@ -129,7 +129,7 @@ func (b *BuildKit) try(ctx context.Context, job Job, dirs *folders, out Output) 
 	}
 	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
 	if digest == "" {
-		return "", &Failure{Internal, "The build service's daemon did not say what it made", nil}
+		return "", Internal.failure("The build service's daemon did not say what it made", nil)
 	}
 	cache := exportedCache(r.ExporterResponse)
 	if job.Exported != nil {

@@ -34,24 +34,24 @@ var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
 // failure says in words why the daemon made no image.
 func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bool) *Failure {
 	if errors.Is(context.Cause(ctx), errDisk) {
-		return &Failure{Build, "The build writes more to disk than it may", err}
+		return Build.failure("The build writes more to disk than it may", err)
 	}
 	p.blame(err)
 	var exit *gateway.ExitError
 	exited := errors.As(err, &exit)
 	switch {
 	case exited && p.solve:
-		return &Failure{Solve, p.words("The Conda environment could not be solved", p.complaint()), err}
+		return Solve.failure(p.words("The Conda environment could not be solved", p.complaint()), err)
 	case exited && exit.ExitCode == killed && outOfMemory():
-		return &Failure{Memory, p.words(p.subject()+" needs more memory than a build may have", p.lastWords()), err}
+		return Memory.failure(p.words(p.subject()+" needs more memory than a build may have", p.lastWords()), err)
 	case exited:
-		return &Failure{Build, p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.lastWords()), err}
+		return Build.failure(p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.lastWords()), err)
 	case gone(err):
-		return &Failure{Internal, "The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error())}
+		return Internal.failure("The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error()))
 	case strings.HasPrefix(p.said(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
-		return &Failure{Push, p.said(err), err}
+		return Push.failure(p.said(err), err)
 	default:
-		return &Failure{Build, p.said(err) + hint(err), err}
+		return Build.failure(p.said(err)+hint(err), err)
 	}
 }
 

@@ -13,47 +13,11 @@ import (
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/ref"
 
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
-
-// anyArchitecture is what an engine declares that runs nothing of an image.
-const anyArchitecture = "any"
-
-// RegistryDeps are what is needed by engines that work on images as they lie in
-// registries.
-type RegistryDeps struct {
-	// Work answers logins.
-	Work buildv1.WorkServiceClient
-	// Egress decides which addresses a layer may be fetched from.
-	Egress *upstream.Egress
-	// Registries reads images.
-	Registries Registries
-	// Layers answers layers that came with requests; nil where they cannot be had.
-	Layers Layers
-	// Mirrors are asked first for the layers of images that others are made from.
-	Mirrors []upstream.Mirror
-}
-
-// open returns the image that a job is made from, what it is with the job's
-// configuration on top, and where that goes.
-func (d RegistryDeps) open(ctx context.Context, job Job) (from *sourceImage, image oci.Image, to *target, err error) {
-	l := d.logins(job)
-	if from, err = d.sourceImage(ctx, job, l); err != nil {
-		return nil, oci.Image{}, nil, err
-	}
-	if image, err = from.with(ctx, job.Recipe.GetConfig()); err != nil {
-		return nil, oci.Image{}, nil, err
-	}
-	to, err = d.target(ctx, job, l)
-	return from, image, to, err
-}
-
-// logins are those of a job.
-func (d RegistryDeps) logins(job Job) *logins { return newLogins(d.Work, job.Ticket) }
 
 // sourceImage is the image that another is made from, for one platform.
 type sourceImage struct {
@@ -95,27 +59,6 @@ func (d RegistryDeps) sourceImage(ctx context.Context, job Job, l *logins) (*sou
 	return o, o.unreadable(ctx, err)
 }
 
-// included is an image that the recipe includes, with the login that the build has for
-// its repository. Its documents were read when the request was made.
-func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*sourceImage, error) {
-	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
-	login, err := w.logins.read(ctx, repo)
-	if err != nil {
-		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
-	}
-	access := upstream.Access{Scope: w.try + " source", Login: login}
-	o := &sourceImage{
-		world: w, name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
-	}
-	o.ref, err = ref.New(o.name)
-	return o, err
-}
-
-// includedLayer is what an included image says of its layer.
-func includedLayer(l *containerv1.Layer) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: l.GetIncludedFrom().GetMediaType(), Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
-}
-
 // pick returns the image manifest for a platform; an image that is for one
 // platform only is taken as it is.
 func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {
@@ -136,7 +79,7 @@ func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platfo
 // unreadable is a failure that names the image.
 func (o *sourceImage) unreadable(ctx context.Context, err error) error {
 	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
-		return &Failure{Build, "The image " + o.name + " cannot be read: " + f.Public, err}
+		return Build.failure("The image "+o.name+" cannot be read: "+f.Public, err)
 	}
 	return err
 }
@@ -155,7 +98,7 @@ func (o *sourceImage) with(ctx context.Context, c *containerv1.ContainerConfig) 
 		return oci.Image{}, o.unreadable(ctx, err)
 	}
 	if t := m.Config.MediaType; !oci.IsConfig(t) {
-		return oci.Image{}, &Failure{Build, o.name + " is not a container image: its config is of the type " + fault.Clip(t, textBytes), nil}
+		return oci.Image{}, Build.failure(o.name+" is not a container image: its config is of the type "+fault.Clip(t, textBytes), nil)
 	}
 	raw, err := o.source.Config(ctx, m.Config)
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)

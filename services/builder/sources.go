@@ -3,33 +3,19 @@ package builder
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	gateway "github.com/moby/buildkit/frontend/gateway/pb"
 	spb "github.com/moby/buildkit/sourcepolicy/pb"
 	"github.com/moby/buildkit/sourcepolicy/policysession"
-	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
-
-// Registries asks a registry whether an image is there, and reads its documents,
-// with a login. *upstream.Client is one.
-type Registries interface {
-	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
-	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
-	Source(repo upstream.Repository, a upstream.Access) oci.Source
-	Token(ctx context.Context, r upstream.TokenRequest) (token string, expires time.Time, err error)
-	ReadBlob(ctx context.Context, repo upstream.Repository, d digest.Digest, a upstream.Access, from, length int64) (io.ReadCloser, error)
-	BaseURL(host string) string
-}
 
 // sources decides what a build may be made from. The daemon keeps what it once
 // fetched, and would hand it to whoever knows its digest: so the registry is asked

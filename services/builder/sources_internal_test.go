@@ -38,7 +38,7 @@ func TestOwnImagesAreForbidden(t *testing.T) {
 func TestGivenImages(t *testing.T) {
 	t.Parallel()
 	given, other := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
-	l := &logins{work: rightsRoom{logins: map[string]string{"read own.test:5000/builds/ada": "grant"}}}
+	l := newLogins(rightsRoom{logins: map[string]string{"read own.test:5000/builds/ada": "grant"}}, "")
 	s := newSources(&tokens{}, l, Job{
 		Forbidden: []string{"own.test:5000/builds"},
 		Given:     []*containerv1.Source{{Registry: "own.test:5000", Repository: "builds/ada", Reference: given}},
