@@ -17,6 +17,11 @@ import (
 	"slipway.dev/services/builder"
 	"slipway.dev/services/builder/claim"
 	"slipway.dev/services/builder/daemon"
+	"slipway.dev/services/builder/engine/buildkit"
+	"slipway.dev/services/builder/engine/conda"
+	"slipway.dev/services/builder/engine/freeze"
+	"slipway.dev/services/builder/engine/sif"
+	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/builder/squashfs"
 )
 
@@ -27,9 +32,9 @@ func (a *App) buildBuilder() error {
 		return err
 	}
 	log := a.log.With("room", "builder")
-	o := builder.BuildKitOptions{
-		RegistryDeps: builder.RegistryDeps{Work: work, Egress: a.net.egress, Registries: a.net.client},
-		Addresses:    a.cfg.BuildkitAddr, TLS: daemons, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+	o := buildkit.Options{
+		Deps:      remote.Deps{Work: work, Egress: a.net.egress, Registries: a.net.client},
+		Addresses: a.cfg.BuildkitAddr, TLS: daemons, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
 	}
 	if conn := a.conns["container"]; conn != nil {
 		o.Layers = containerv1.NewContainerServiceClient(conn)
@@ -37,18 +42,18 @@ func (a *App) buildBuilder() error {
 	if a.canBuild = len(o.Addresses) > 0; !a.canBuild {
 		a.startDaemon(&o)
 	}
-	engine := builder.NewBuildKit(o)
-	reach := o.RegistryDeps
+	engine := buildkit.New(o)
+	reach := o.Deps
 	reach.Mirrors = a.net.mirrors
 	compressor, level := a.cfg.Compressor()
-	sifs := builder.NewSif(builder.SifOptions{
-		RegistryDeps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
+	sifs := sif.New(sif.Options{
+		Deps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
 	})
 	claims, err := claim.New(a.nats, log)
 	if err != nil {
 		return err
 	}
-	packages := builder.NewConda(builder.CondaOptions{RegistryDeps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk), Claims: claims})
+	packages := conda.New(conda.Options{Deps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk), Claims: claims})
 	if why := packages.Problem(); why != "" {
 		a.problems = append(a.problems, "No images of Conda packages are made here: "+why)
 		log.Warn("No images of Conda packages are made here", "why", why)
@@ -58,7 +63,7 @@ func (a *App) buildBuilder() error {
 		slots = runtime.NumCPU()
 	}
 	w, err := builder.New(builder.Deps{
-		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, packages, builder.NewFreeze(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
+		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
 		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
 	})
 	if err != nil {
@@ -70,7 +75,7 @@ func (a *App) buildBuilder() error {
 
 // startDaemon starts buildkitd. Where that is not possible the service goes on,
 // and says why when it is asked to build.
-func (a *App) startDaemon(o *builder.BuildKitOptions) {
+func (a *App) startDaemon(o *buildkit.Options) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
 		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain, Mirrors: a.net.mirrors,
 		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/jobs"
 )
 
 // Engine makes images of one kind. Safe for concurrent use.
@@ -37,7 +38,7 @@ type Engine interface {
 	// Build makes and pushes the image and returns the digest of what was pushed.
 	// It prints to out until it returns. A build that fails is a *Failure; any
 	// other error counts as Internal and its text is only logged.
-	Build(ctx context.Context, job Job, out Output) (digest string, err error)
+	Build(ctx context.Context, job jobs.Job, out jobs.Output) (digest string, err error)
 }
 
 // Settings are a worker's own; the zero value of each works.

@@ -16,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/buildlog"
+	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
@@ -77,15 +79,15 @@ func cancelled(ctx context.Context, ticket string, proofs <-chan string, cancel 
 }
 
 // readJob reads which job a message is. One that cannot be read is dropped.
-func (w *Worker) readJob(msg jetstream.Msg) (job Job, ok bool) {
+func (w *Worker) readJob(msg jetstream.Msg) (job jobs.Job, ok bool) {
 	var m buildv1.Job
 	meta, err := msg.Metadata()
 	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
 		w.Log.Error("A job that nobody can read was dropped", "subject", msg.Subject())
 		_ = msg.Term()
-		return Job{}, false
+		return jobs.Job{}, false
 	}
-	return Job{ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), sequence: meta.Sequence.Stream}, true
+	return jobs.Job{ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), Sequence: meta.Sequence.Stream}, true
 }
 
 // heartbeat tells JetStream that the job is in hand, until stop is called.
@@ -108,7 +110,7 @@ func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
 
 // takeJob asks the build room about a job, for as long as it is away, and answers
 // the build's deadline. fault.NotFound when the build has ended.
-func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
+func (w *Worker) takeJob(ctx context.Context, job *jobs.Job) (time.Time, error) {
 	if err := briefly(ctx, w.NATS.FlushWithContext); err != nil {
 		w.logger(*job).Debug("flushing the cancel subscription", "err", err)
 	}
@@ -125,7 +127,7 @@ func (w *Worker) takeJob(ctx context.Context, job *Job) (time.Time, error) {
 			job.Given = r.GetGivenImages()
 			return deadline(r, w.Now()), nil
 		}
-		if !away(err) || ctx.Err() != nil {
+		if !jobs.Away(err) || ctx.Err() != nil {
 			return time.Time{}, err
 		}
 		w.logger(*job).Warn("the build room did not say what to make; trying again", "err", err)
@@ -144,7 +146,7 @@ func deadline(r *buildv1.TakeJobResponse, now time.Time) time.Time {
 }
 
 // work runs the engine and tells how it went.
-func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, until time.Time) {
+func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.Job, until time.Time) {
 	engine := w.skills()[q]
 	if engine == nil { // its daemon ended while the job was on its way
 		w.handBack(msg, job, errEngineGone)
@@ -153,7 +155,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	start, log := w.Now(), w.logger(job)
 	log.Info("Worker starts a build", "engine", q.engine, "arch", q.arch)
 	ended := w.metrics.started()
-	out := newLogWriter(job, w.publish, w.Log)
+	out := buildlog.New(job, w.publish, w.Log)
 	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
 	seen := w.metrics.phases(bctx, q.engine, out)
 	var cache string
@@ -165,7 +167,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	if err != nil {
 		f := failureOf(bctx, err)
 		result.Reason, result.Message = string(f.Reason), f.Message
-		needs := new(StepsNeeded)
+		needs := new(jobs.StepsNeeded)
 		if result.NeedsSteps = bctx.Err() == nil && errors.As(err, &needs); result.NeedsSteps {
 			result.Digest, result.Steps = needs.Digest, needs.Steps
 		}
@@ -177,7 +179,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 	}
 	ended(q.engine, reason, w.Now().Sub(start))
 	if drained {
-		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.end(ctx); return nil })
+		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.End(ctx); return nil })
 		w.handBack(msg, job, errDrained)
 		return
 	}
@@ -190,7 +192,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job Job, 
 }
 
 // build runs the engine; a panic of it is an error.
-func (w *Worker) build(ctx context.Context, e Engine, job Job, out Output) (digest string, err error) {
+func (w *Worker) build(ctx context.Context, e Engine, job jobs.Job, out jobs.Output) (digest string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

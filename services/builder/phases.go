@@ -8,6 +8,8 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
+
+	"slipway.dev/services/builder/jobs"
 )
 
 // preparing is the phase that every build begins with, before it prints anything.
@@ -16,7 +18,7 @@ const preparing = "prepare"
 // phases passes on what a build prints, measures how long the build is in each of
 // its phases, and shows them in its trace.
 type phases struct {
-	Output
+	jobs.Output
 	begin func(phase string) (end func())
 
 	mu  sync.Mutex
@@ -24,7 +26,7 @@ type phases struct {
 }
 
 // phases begins with the first phase; the caller ends the last one.
-func (m *metrics) phases(ctx context.Context, engine string, out Output) *phases {
+func (m *metrics) phases(ctx context.Context, engine string, out jobs.Output) *phases {
 	p := &phases{Output: out, begin: func(phase string) func() {
 		start := time.Now()
 		_, span := otel.Tracer("slipway.dev/builder").Start(ctx, "builder "+phase, trace.WithAttributes(attribute.String("slipway.engine", engine)))

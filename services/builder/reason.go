@@ -3,6 +3,8 @@ package builder
 import (
 	"context"
 	"errors"
+
+	"slipway.dev/services/builder/jobs"
 )
 
 // What can end a build from outside: causes of its context.
@@ -16,15 +18,15 @@ var (
 
 // failureOf is the failure that the user is told of. Why the context ended goes
 // first: the engine's own error is then only an echo of it.
-func failureOf(ctx context.Context, err error) *Failure {
-	var f *Failure
+func failureOf(ctx context.Context, err error) *jobs.Failure {
+	var f *jobs.Failure
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errCancelled):
-		return Cancelled.failure("The build was cancelled", err)
+		return jobs.Cancelled.Failure("The build was cancelled", err)
 	case errors.Is(cause, errOverTime):
-		return Timeout.failure("The build did not end in time", err)
+		return jobs.Timeout.Failure("The build did not end in time", err)
 	case errors.As(err, &f):
 		return f
 	}
-	return Internal.failure("The build service could not finish this build", err)
+	return jobs.Internal.Failure("The build service could not finish this build", err)
 }

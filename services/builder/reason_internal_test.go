@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"slipway.dev/services/builder/jobs"
 )
 
 func TestFailureOf(t *testing.T) {
@@ -19,15 +21,15 @@ func TestFailureOf(t *testing.T) {
 		name string
 		ctx  context.Context //nolint:containedctx // it is the case
 		err  error
-		want Reason
+		want jobs.Reason
 	}{
-		{"typed", live, fmt.Errorf("so: %w", &Failure{Reason: Push}), Push},
-		{"plain", live, errors.New("x"), Internal},
-		{"cancelled", ended(errCancelled), &Failure{Reason: Build}, Cancelled},
-		{"over time", ended(errOverTime), errors.New("x"), Timeout},
-		{"ended otherwise", ended(nil), &Failure{Reason: Build}, Build},
+		{"typed", live, fmt.Errorf("so: %w", &jobs.Failure{Reason: jobs.Push}), jobs.Push},
+		{"plain", live, errors.New("x"), jobs.Internal},
+		{"cancelled", ended(errCancelled), &jobs.Failure{Reason: jobs.Build}, jobs.Cancelled},
+		{"over time", ended(errOverTime), errors.New("x"), jobs.Timeout},
+		{"ended otherwise", ended(nil), &jobs.Failure{Reason: jobs.Build}, jobs.Build},
 	} {
-		if got := failureOf(c.ctx, c.err); got.Reason != c.want || got.Message == "" && c.want == Internal {
+		if got := failureOf(c.ctx, c.err); got.Reason != c.want || got.Message == "" && c.want == jobs.Internal {
 			t.Errorf("%s: got %v", c.name, got)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/buildlog"
+	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
@@ -18,16 +20,16 @@ import (
 
 // report sends the rest of the log, then the result, then acknowledges the job,
 // in this order: whoever sees a step sees those before it.
-func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job Job, out *logWriter, result *buildv1.Result) {
+func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job jobs.Job, out *buildlog.Writer, result *buildv1.Result) {
 	// A cancelled build is reported all the same; only a drain cuts this short.
 	ctx, cancel := w.untilDrained(ctx)
 	defer cancel()
 	lctx, lcancel := context.WithTimeout(ctx, w.timeouts.logs)
-	out.end(lctx)
+	out.End(lctx)
 	lcancel()
 	id := fmt.Sprintf("%s.%d.done", job.ID, job.Delivery)
 	if result.GetNeedsSteps() { // the build may go on, and deliveries are counted from 1 again
-		id = fmt.Sprintf("%s.%d.steps.%d", job.ID, job.Delivery, job.sequence)
+		id = fmt.Sprintf("%s.%d.steps.%d", job.ID, job.Delivery, job.Sequence)
 	}
 	if err := w.publish(ctx, buildbus.Results, id, result); err != nil {
 		w.handBack(msg, job, err)
@@ -84,7 +86,7 @@ func (w *Worker) ack(msg jetstream.Msg) {
 // as no delivery. Only who has a ticket may say so, so a worker that was stopped
 // before it had one asks for it. Where that cannot be said, JetStream gives the job
 // to another worker at once, and counts.
-func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
+func (w *Worker) handBack(msg jetstream.Msg, job jobs.Job, why error) {
 	w.logger(job).Info("a job was handed back", "err", why)
 	if job.Ticket == "" {
 		err := briefly(context.Background(), func(ctx context.Context) error {
@@ -97,7 +99,7 @@ func (w *Worker) handBack(msg jetstream.Msg, job Job, why error) {
 			return
 		}
 	}
-	id := fmt.Sprintf("%s.%d.back.%d", job.ID, job.Delivery, job.sequence)
+	id := fmt.Sprintf("%s.%d.back.%d", job.ID, job.Delivery, job.Sequence)
 	err := errNoTicket
 	if job.Ticket != "" {
 		err = briefly(context.Background(), func(ctx context.Context) error {

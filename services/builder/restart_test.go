@@ -13,6 +13,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/embedded"
@@ -63,7 +65,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	y := newYard(t, nc)
 	y.streams()
 	started, finish, finished := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	y.engine.do = func(_ context.Context, job builder.Job, out builder.Output) (string, error) {
+	y.engine.do = func(_ context.Context, job jobs.Job, out jobs.Output) (string, error) {
 		if job.ID == "during_1" {
 			out.Print("build", "before")
 			close(started)
@@ -76,7 +78,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	stop := y.work(nc, builder.Settings{}, builder.Hurry{})
 	t.Cleanup(stop)
 	for _, id := range []string{"during_1", "later_1"} {
-		y.room.add(id, 10*time.Minute)
+		y.room.Add(id, 10*time.Minute)
 	}
 	y.submit("during_1")
 	<-started
@@ -84,7 +86,7 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	close(finish) // the build ends while there is no bus
 	<-finished
 	r.start()
-	eventually(t, "connected again", nc.IsConnected)
+	jobstest.Eventually(t, "connected again", nc.IsConnected)
 	next := y.results()
 	if got := next(); got.GetBuildId() != "during_1" || !got.GetSucceeded() || got.GetDelivery() != 1 {
 		t.Errorf("got %v", got)
@@ -118,14 +120,14 @@ func TestWorkerSendsLongLogs(t *testing.T) {
 	y.streams()
 	next := y.results()
 	const lines, width = 20_000, 1000 // 20 MB
-	y.engine.do = func(_ context.Context, _ builder.Job, out builder.Output) (string, error) {
+	y.engine.do = func(_ context.Context, _ jobs.Job, out jobs.Output) (string, error) {
 		for i := range lines {
 			out.Print("", fmt.Sprintf("%0*d", width, i))
 		}
 		return "sha256:6", nil
 	}
 	y.work(y.nc, builder.Settings{}, builder.Hurry{})
-	y.room.add("b_1", 10*time.Minute)
+	y.room.Add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	if r := next(); !r.GetSucceeded() {
 		t.Fatalf("got %v", r)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/retry"
 )
@@ -139,6 +140,6 @@ type queue struct{ engine, arch string }
 func (q queue) consumer() jetstream.ConsumerConfig { return buildbus.JobConsumer(q.engine, q.arch) }
 
 // logger is the worker's log with the facts about a job.
-func (w *Worker) logger(j Job) *slog.Logger {
+func (w *Worker) logger(j jobs.Job) *slog.Logger {
 	return w.Log.With("build_id", j.ID, "delivery", j.Delivery)
 }

@@ -10,20 +10,22 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/engine/buildkit"
+	"slipway.dev/services/builder/engine/buildkit/buildkittest"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/testkit"
 )
 
 // TestWorkerWithBuildKit is the whole path from a job on the bus to an image.
 func TestWorkerWithBuildKit(t *testing.T) {
-	w := newWorkshop(t, setup{memory: 1 << 30})
+	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
 	nc := testkit.NATS(t)
 	y := newYard(t, nc)
-	y.room = w.room
+	y.room = w.Room
 	y.streams()
 	next, logs := y.results(), y.reader(buildbus.LogStream)
 	worker, err := builder.New(builder.Deps{
-		NATS: nc, Work: w.room.client, Engines: []builder.Engine{builder.NewBuildKit(w.engineOptions)}, Log: testkit.Log(t),
+		NATS: nc, Work: w.Room.Client, Engines: []builder.Engine{buildkit.New(w.EngineOptions)}, Log: testkit.Log(t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: builder.Settings{Concurrency: 2},
 	})
 	if err != nil {
@@ -31,8 +33,8 @@ func TestWorkerWithBuildKit(t *testing.T) {
 	}
 	stop := testkit.Run(t, worker.Run)
 	for _, id := range []string{"w_1", "w_2", "w_3"} {
-		j := w.job(id, "FROM BASE\nRUN echo hello "+id+"; sleep 1\n")
-		w.room.add(id, 10*time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
+		j := w.Job(id, "FROM BASE\nRUN echo hello "+id+"; sleep 1\n")
+		w.Room.Add(id, 10*time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
 		b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
 		if _, err := y.js.Publish(t.Context(), buildbus.Job("buildkit", "amd64", id), b); err != nil {
 			t.Fatal(err)
@@ -40,7 +42,7 @@ func TestWorkerWithBuildKit(t *testing.T) {
 	}
 	for range 3 {
 		r := next()
-		if !r.GetSucceeded() || w.pull(t, "made/here:"+r.GetBuildId()).Digest.String() != r.GetDigest() {
+		if !r.GetSucceeded() || w.Pull(t, "made/here:"+r.GetBuildId()).Digest.String() != r.GetDigest() {
 			t.Errorf("got %v", r)
 		}
 	}

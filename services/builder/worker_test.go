@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +18,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/embedded"
@@ -30,7 +31,7 @@ type fake struct {
 	mu      sync.Mutex
 	archs   []string
 	problem string
-	do      func(ctx context.Context, job builder.Job, out builder.Output) (string, error)
+	do      func(ctx context.Context, job jobs.Job, out jobs.Output) (string, error)
 }
 
 func (f *fake) Name() string { return "fake" }
@@ -55,7 +56,7 @@ func (f *fake) set(problem string, archs ...string) {
 
 func (f *fake) Run(context.Context) error { return nil }
 
-func (f *fake) Build(ctx context.Context, job builder.Job, out builder.Output) (string, error) {
+func (f *fake) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	return f.do(ctx, job, out)
 }
 
@@ -64,7 +65,7 @@ type yard struct {
 	t      *testing.T
 	nc     *nats.Conn
 	js     jetstream.JetStream
-	room   *room
+	room   *jobstest.Room
 	engine *fake
 }
 
@@ -74,7 +75,7 @@ func newYard(t *testing.T, nc *nats.Conn) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &yard{t: t, nc: nc, js: js, room: newRoom(t), engine: &fake{archs: []string{"amd64"}}}
+	return &yard{t: t, nc: nc, js: js, room: jobstest.NewRoom(t), engine: &fake{archs: []string{"amd64"}}}
 }
 
 func (y *yard) streams() {
@@ -88,7 +89,7 @@ func (y *yard) streams() {
 func (y *yard) work(nc *nats.Conn, s builder.Settings, hurry builder.Hurry) (stop func()) {
 	y.t.Helper()
 	w, err := builder.New(builder.Deps{
-		NATS: nc, Work: y.room.client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
+		NATS: nc, Work: y.room.Client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: s,
 	})
 	if err != nil {
@@ -140,19 +141,9 @@ func (y *yard) reader(stream string) func() []byte {
 // left is how many jobs are not done yet.
 func (y *yard) left(want uint64) {
 	y.t.Helper()
-	eventually(y.t, fmt.Sprintf("%d jobs left", want), func() bool {
+	jobstest.Eventually(y.t, fmt.Sprintf("%d jobs left", want), func() bool {
 		s, err := y.js.Stream(y.t.Context(), buildbus.JobStream)
 		return err == nil && s.CachedInfo().State.Msgs == want
-	})
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	testkit.Until(t, what, func() error {
-		if !is() {
-			return errors.New("not yet")
-		}
-		return nil
 	})
 }
 
@@ -167,7 +158,7 @@ func eachBus(t *testing.T, test func(t *testing.T, nc *nats.Conn)) {
 				t.Fatal(err)
 			}
 			t.Cleanup(nc.Close)
-			eventually(t, "connected", nc.IsConnected)
+			jobstest.Eventually(t, "connected", nc.IsConnected)
 			test(t, nc)
 		})
 	}
@@ -177,23 +168,23 @@ func TestWorkerBuilds(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
-		y.engine.do = func(_ context.Context, job builder.Job, out builder.Output) (string, error) {
+		y.engine.do = func(_ context.Context, job jobs.Job, out jobs.Output) (string, error) {
 			out.Print("build", "first "+job.ID)
 			out.Print("", "second "+job.Ticket)
 			switch job.ID {
 			case "bad_1":
-				return "", &builder.Failure{Reason: builder.Solve, Message: "they do not fit"}
+				return "", &jobs.Failure{Reason: jobs.Solve, Message: "they do not fit"}
 			case "panic_1":
 				panic("oh")
 			}
 			return "sha256:1", nil
 		}
-		y.room.down = 2
+		y.room.Down = 2
 		y.work(nc, builder.Settings{Name: "w"}, builder.Hurry{}) // before there are streams
 		y.streams()
 		next, logs := y.results(), y.reader(buildbus.LogStream)
 		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
-			y.room.add(id, 10*time.Minute)
+			y.room.Add(id, 10*time.Minute)
 		}
 		y.submit("gone_1") // the room knows of no such build
 		want := map[string]*buildv1.Result{
@@ -222,7 +213,7 @@ func TestWorkerBuilds(t *testing.T) {
 			}
 		}
 		y.left(0)
-		if n := y.room.deliveries("gone_1"); n != 1 {
+		if n := y.room.Deliveries("gone_1"); n != 1 {
 			t.Errorf("the build that is gone was asked for %d times", n)
 		}
 	})
@@ -235,14 +226,14 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 		y.streams()
 		next := y.results()
 		started, ended := make(chan string, 2), make(chan string, 2)
-		y.engine.do = func(ctx context.Context, job builder.Job, _ builder.Output) (string, error) {
+		y.engine.do = func(ctx context.Context, job jobs.Job, _ jobs.Output) (string, error) {
 			started <- job.ID
 			<-ctx.Done()
 			ended <- job.ID
 			return "", ctx.Err()
 		}
 		y.work(nc, builder.Settings{}, builder.Hurry{})
-		y.room.add("stop_1", 10*time.Minute)
+		y.room.Add("stop_1", 10*time.Minute)
 		y.submit("stop_1")
 		<-started
 		for range 20 { // whoever can write on the bus, but does not know the ticket
@@ -260,7 +251,7 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 		if r := next(); r.GetReason() != "cancelled" || r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
-		y.room.add("slow_1", 200*time.Millisecond)
+		y.room.Add("slow_1", 200*time.Millisecond)
 		y.submit("slow_1")
 		if r := next(); r.GetReason() != "timeout" {
 			t.Errorf("got %v", r)
@@ -291,7 +282,7 @@ func TestWorkerDies(t *testing.T) {
 	next := y.results()
 	tries := make(chan int32, 10)
 	over := make(chan struct{})
-	y.engine.do = func(_ context.Context, job builder.Job, _ builder.Output) (string, error) {
+	y.engine.do = func(_ context.Context, job jobs.Job, _ jobs.Output) (string, error) {
 		tries <- job.Delivery
 		if job.Delivery == 1 {
 			<-over
@@ -300,7 +291,7 @@ func TestWorkerDies(t *testing.T) {
 		return "sha256:2", nil
 	}
 	y.work(dying, builder.Settings{Name: "dying"}, builder.Hurry{AckWait: time.Second})
-	y.room.add("b_1", 10*time.Minute)
+	y.room.Add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	<-tries
 	dying.Close() // as after kill -9: no heartbeat, no word
@@ -324,7 +315,7 @@ func TestWorkerHeartbeat(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		y.engine.do = func(ctx context.Context, _ builder.Job, _ builder.Output) (string, error) {
+		y.engine.do = func(ctx context.Context, _ jobs.Job, _ jobs.Output) (string, error) {
 			for range 3 {
 				if m, err := acks.NextMsgWithContext(ctx); err != nil || string(m.Data) != "+WPI" {
 					t.Errorf("JetStream hears %v, %v", m, err)
@@ -333,12 +324,12 @@ func TestWorkerHeartbeat(t *testing.T) {
 			return "sha256:3", nil
 		}
 		y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Heartbeat: 20 * time.Millisecond})
-		y.room.add("b_1", 10*time.Minute)
+		y.room.Add("b_1", 10*time.Minute)
 		y.submit("b_1")
 		if r := next(); r.GetDelivery() != 1 || !r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
-		if n := y.room.deliveries("b_1"); n != 1 {
+		if n := y.room.Deliveries("b_1"); n != 1 {
 			t.Errorf("it was taken %d times", n)
 		}
 	})
@@ -355,7 +346,7 @@ func TestWorkerDrains(t *testing.T) {
 		started := make(chan struct{}, 5)
 		finish := make(chan struct{})
 		var tries atomic.Int32
-		y.engine.do = func(ctx context.Context, job builder.Job, out builder.Output) (string, error) {
+		y.engine.do = func(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 			started <- struct{}{}
 			if job.ID == "long_1" {
 				out.Print("", fmt.Sprintf("try %d, delivery %d", tries.Add(1), job.Delivery))
@@ -374,7 +365,7 @@ func TestWorkerDrains(t *testing.T) {
 		}
 		stop := y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Drained: over})
 		for _, id := range []string{"short_1", "long_1", "later_1"} {
-			y.room.add(id, 10*time.Minute)
+			y.room.Add(id, 10*time.Minute)
 			y.submit(id)
 		}
 		<-started
@@ -395,7 +386,7 @@ func TestWorkerDrains(t *testing.T) {
 		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, Ticket: "ticket-long_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
 		}
-		if n := y.room.deliveries("later_1"); n != 0 {
+		if n := y.room.Deliveries("later_1"); n != 0 {
 			t.Error("a worker that stops took another job")
 		}
 		y.left(1)
@@ -424,13 +415,13 @@ func TestWorkerWhoseEngineGoes(t *testing.T) {
 		y := newYard(t, nc)
 		y.streams()
 		next := y.results()
-		y.room.onTake = func() {
+		y.room.OnTake = func() {
 			y.engine.mu.Lock()
 			defer y.engine.mu.Unlock()
 			y.engine.archs = nil
 		}
 		y.work(nc, builder.Settings{}, builder.Hurry{})
-		y.room.add("a_1", 10*time.Minute)
+		y.room.Add("a_1", 10*time.Minute)
 		y.submit("a_1")
 		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "a_1", Delivery: 1, Ticket: "ticket-a_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
@@ -451,7 +442,7 @@ func TestWorkerPresence(t *testing.T) {
 		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, builder.Hurry{})
 		wait := func(what string, is func(*buildv1.Presence) bool) {
 			t.Helper()
-			eventually(t, what, func() bool {
+			jobstest.Eventually(t, what, func() bool {
 				p := &buildv1.Presence{}
 				return proto.Unmarshal((<-got).Data, p) == nil && is(p)
 			})

@@ -1,0 +1,137 @@
+package buildlog
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/bus/buildbus"
+)
+
+// How lines are gathered into messages.
+const (
+	chunkBytes = 64 << 10
+	chunkDelay = 200 * time.Millisecond
+)
+
+// Publish puts a message on a stream under an id, so that a repeat is harmless.
+type Publish func(ctx context.Context, subject, id string, m proto.Message) error
+
+// Writer sends what a build prints, in order. Lines wait in memory while the
+// bus is away: the cap bounds them. Safe for concurrent use.
+type Writer struct {
+	job     jobs.Job
+	publish Publish
+	log     *slog.Logger
+
+	mu      sync.Mutex
+	cap     *logCap
+	pending []*buildv1.LogEntry
+	bytes   int
+
+	full   chan struct{} // a chunk is worth sending
+	closed chan struct{} // nothing more will be printed
+	done   chan struct{} // all is sent, or was given up
+	stop   context.CancelFunc
+	sent   int
+}
+
+// New starts one; the caller ends it.
+func New(job jobs.Job, p Publish, log *slog.Logger) *Writer {
+	ctx, stop := context.WithCancel(context.Background())
+	w := &Writer{
+		job: job, publish: p, log: log, cap: newLogCap(headBytes, tailBytes), stop: stop,
+		full: make(chan struct{}, 1), closed: make(chan struct{}), done: make(chan struct{}),
+	}
+	go w.run(ctx)
+	return w
+}
+
+// Print adds a line.
+func (w *Writer) Print(phase, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e := w.cap.add(phase, text); e != nil {
+		w.append(e)
+	}
+}
+
+func (w *Writer) append(e *buildv1.LogEntry) {
+	w.pending = append(w.pending, e)
+	w.bytes += cost(e)
+	if w.bytes < chunkBytes {
+		return
+	}
+	select {
+	case w.full <- struct{}{}:
+	default:
+	}
+}
+
+// End sends the rest and waits for that, until ctx ends. Nothing is to be
+// printed afterwards.
+func (w *Writer) End(ctx context.Context) {
+	w.mu.Lock()
+	for _, e := range w.cap.end() {
+		w.append(e)
+	}
+	w.mu.Unlock()
+	close(w.closed)
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		w.stop()
+		<-w.done
+		w.log.Warn("The end of a build's log could not be sent", "build_id", w.job.ID, "err", ctx.Err())
+	}
+	w.stop()
+}
+
+func (w *Writer) run(ctx context.Context) {
+	defer close(w.done)
+	tick := time.NewTicker(chunkDelay)
+	defer tick.Stop()
+	for closing := false; !closing; {
+		select {
+		case <-w.closed:
+			closing = true
+		case <-w.full:
+		case <-tick.C:
+		}
+		for w.send(ctx) {
+		}
+	}
+}
+
+// send sends one chunk; false when there is none, or no hope.
+func (w *Writer) send(ctx context.Context) bool {
+	entries := w.take()
+	if len(entries) == 0 {
+		return false
+	}
+	w.sent++
+	id := fmt.Sprintf("%s.%d.%d.%d", w.job.ID, w.job.Sequence, w.job.Delivery, w.sent)
+	chunk := &buildv1.LogChunk{Delivery: w.job.Delivery, Entries: entries}
+	return w.publish(ctx, buildbus.Log(w.job.ID), id, chunk) == nil
+}
+
+// take removes a chunk's worth of lines.
+func (w *Writer) take() []*buildv1.LogEntry {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, size := 0, 0
+	for n < len(w.pending) && (n == 0 || size+cost(w.pending[n]) <= chunkBytes) {
+		size += cost(w.pending[n])
+		n++
+	}
+	out := w.pending[:n:n]
+	w.pending = w.pending[n:]
+	w.bytes -= size
+	return out
+}

@@ -1,0 +1,295 @@
+package buildkit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/exporter/containerimage/exptypes"
+	"github.com/moby/buildkit/session"
+	"github.com/moby/buildkit/sourcepolicy/policysession"
+	"github.com/tonistiigi/fsutil"
+	"github.com/tonistiigi/fsutil/types"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"slipway.dev/services/builder/daemon/step"
+	"slipway.dev/services/builder/jobs"
+	bounds "slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/retry"
+)
+
+// Build makes the image that a job's Dockerfile describes, and pushes it.
+func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
+	if err := b.canApplyConfig(job.Recipe.GetConfig()); err != nil {
+		return "", err
+	}
+	dirs, err := b.prepare(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	defer dirs.remove()
+	digest, err := b.try(ctx, job, dirs, out)
+	for n := 2; n <= bounds.BuildLosses && lost(err) && ctx.Err() == nil; n++ {
+		b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "try", n, "err", err)
+		out.Print("", "The build service's daemon went away; starting over")
+		if n == bounds.BuildLosses {
+			// One of those that were under way may have ended the daemon: it is to do so
+			// alone.
+			select {
+			case b.alone <- struct{}{}:
+				defer func() { <-b.alone }()
+			case <-ctx.Done():
+				return "", err
+			}
+		}
+		if !b.back(ctx, architecture(job.Recipe.GetPlatform())) {
+			return "", err
+		}
+		digest, err = b.try(ctx, job, dirs, out)
+	}
+	return digest, err
+}
+
+// lost says whether the daemon died under the build.
+func lost(err error) bool {
+	var f *jobs.Failure
+	return errors.As(err, &f) && f.Reason == jobs.Internal && status.Code(errors.Unwrap(f)) == codes.Unavailable
+}
+
+// back waits until a daemon answers again.
+func (b *Engine) back(ctx context.Context, arch string) bool {
+	for range 60 {
+		if !retry.Sleep(ctx, 500*time.Millisecond) {
+			return false
+		}
+		if _, c, err := b.choose("", arch); err == nil {
+			if _, err := ask(ctx, c); err == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// try runs the build once.
+func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.Output) (string, error) {
+	name, c, err := b.choose(job.CacheScope, architecture(job.Recipe.GetPlatform()))
+	if err != nil {
+		return "", jobs.Internal.Failure("The build service's daemon is not there", status.Error(codes.Unavailable, err.Error()))
+	}
+	share := b.share(name, short(job.CacheScope))
+	defer share.Release()
+	if name == local {
+		var unwatch func()
+		ctx, unwatch = b.watchDisk(ctx)
+		defer unwatch()
+		began := time.Now()
+		defer func() {
+			if errors.Is(context.Cause(ctx), errDisk) {
+				b.giveBack(c, began)
+			}
+		}()
+	}
+	l := b.o.Logins(job)
+	from := newSources(b.o.Registries, l, job)
+	keys, err := newKeyring(job, l, b.o.Registries, from)
+	if err != nil {
+		return "", err
+	}
+	opt, err := b.options(job, dirs, keys, share)
+	if err != nil {
+		return "", err
+	}
+	opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
+	if err := keys.addCache(ctx, &opt, job, dirs.cache, out); err != nil {
+		return "", err
+	}
+	p := newProgress(out, l.Redact)
+	updates := make(chan *client.SolveStatus)
+	printed := make(chan struct{})
+	go func() { p.follow(updates); close(printed) }()
+	r, err := solve(ctx, c, opt, updates, share.Kill)
+	if errors.Is(err, errStuck) {
+		return "", err // what it printed is still being read
+	}
+	<-printed
+	if err != nil {
+		f := p.failure(ctx, err, share.OutOfMemory)
+		if why := from.refused(); why != "" && f.Reason == jobs.Build {
+			f.Message = p.redact(why)
+		}
+		return "", f
+	}
+	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
+	if digest == "" {
+		return "", jobs.Internal.Failure("The build service's daemon did not say what it made", nil)
+	}
+	cache := exportedCache(r.ExporterResponse)
+	if job.Exported != nil {
+		job.Exported(cache)
+	}
+	if cache == "" && len(opt.CacheExports) > 0 { // the daemon says nothing of it
+		out.Print("", notKept(job.Target.GetCacheRepository()))
+	}
+	if job.Recipe.GetConfig() == nil {
+		return digest, nil
+	}
+	out.Print("", "Putting the configuration on top of the image")
+	return b.bake(ctx, job, l, digest)
+}
+
+// errStuck is a daemon that does not end a build.
+var errStuck = errors.New("the BuildKit daemon does not end a build that is over")
+
+// mercy is how long a daemon may take to end a build that is over, before its steps
+// are killed; then again, before it is waited for no longer.
+const mercy = 15 * time.Second
+
+// solve has a daemon build. It returns soon after ctx has ended, whatever the daemon
+// does.
+func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates chan *client.SolveStatus, kill func()) (r *client.SolveResponse, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = c.Solve(ctx, nil, opt, updates)
+	}()
+	select {
+	case <-done:
+		return r, err
+	case <-ctx.Done():
+	}
+	for range 2 {
+		select {
+		case <-done:
+			return r, err
+		case <-time.After(mercy):
+			if kill != nil {
+				kill()
+			}
+		}
+	}
+	return nil, errStuck
+}
+
+// options say what to build, and nothing more: no entitlements, no frontend from
+// elsewhere.
+func (b *Engine) options(job jobs.Job, dirs *folders, keys *keyring, share step.Share) (client.SolveOpt, error) {
+	dockerfile, err := stamped(dirs.dockerfile)
+	if err != nil {
+		return client.SolveOpt{}, err
+	}
+	files, err := rootOwned(dirs.context)
+	if err != nil {
+		return client.SolveOpt{}, err
+	}
+	return client.SolveOpt{
+		Frontend:      "dockerfile.v0",
+		FrontendAttrs: attributes(job, share),
+		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
+		SharedKey:     sharedKey(job),
+		Session:       []session.Attachable{keys},
+		Exports:       []client.ExportEntry{{Type: client.ExporterImage, Attrs: exported(job)}},
+	}, nil
+}
+
+// sharedKey says with which builds the folders are shared. The daemon takes over
+// files of the same name, size and time from the last folder with the same key:
+// contents must never come from somebody else's build. A Dockerfile alone has a
+// time of its own content's, which saves a fresh folder; files that go into images
+// have times that others may have too.
+func sharedKey(job jobs.Job) string {
+	if job.Recipe.GetContext() == nil && len(job.Recipe.GetFiles()) == 0 {
+		return job.CacheScope
+	}
+	return fmt.Sprintf("%s.%d", job.ID, job.Delivery)
+}
+
+// exported is how the image is pushed: under its name, unless that waits for what
+// is put on top.
+func exported(job jobs.Job) map[string]string {
+	a := map[string]string{
+		"name":                                  job.Image(),
+		"push":                                  "true",
+		"oci-mediatypes":                        "true",
+		"annotation.dev.slipway.build-id":       job.ID,
+		"annotation.dev.slipway.content-digest": job.ContentDigest,
+		"annotation-index.dev.slipway.build-id": job.ID,
+		"annotation-index.dev.slipway.content-digest": job.ContentDigest,
+	}
+	if job.Recipe.GetConfig() != nil {
+		a["name"], a["push-by-digest"] = job.Place(), "true"
+	}
+	return compress(a, job.Recipe.GetCompression())
+}
+
+// rootOwned is a folder whose files belong to root, whoever this process is.
+func rootOwned(dir string) (fsutil.FS, error) {
+	fs, err := fsutil.NewFS(dir)
+	if err != nil {
+		return nil, err
+	}
+	return fsutil.NewFilterFS(fs, &fsutil.FilterOpt{Map: func(_ string, st *types.Stat) fsutil.MapResult {
+		st.Uid, st.Gid = 0, 0
+		return fsutil.MapResultKeep
+	}})
+}
+
+// stamped is rootOwned with times that follow from the files' contents: no two
+// files of different content look the same.
+func stamped(dir string) (fsutil.FS, error) {
+	fs, err := rootOwned(dir)
+	if err != nil {
+		return nil, err
+	}
+	return fsutil.NewFilterFS(fs, &fsutil.FilterOpt{Map: func(path string, st *types.Stat) fsutil.MapResult {
+		content, err := os.ReadFile(filepath.Join(dir, path))
+		if err != nil {
+			return fsutil.MapResultKeep // a folder
+		}
+		sum := sha256.Sum256(content)
+		st.ModTime = int64(binary.BigEndian.Uint64(sum[:]) >> 2)
+		return fsutil.MapResultKeep
+	}})
+}
+
+func attributes(job jobs.Job, share step.Share) map[string]string {
+	a := map[string]string{
+		"filename": "Dockerfile",
+		"platform": job.Recipe.GetPlatform(),
+		// Always an index: the daemon leaves the provenance of an empty image out, and
+		// with it the index that our annotations are on.
+		"multi-platform": "true",
+		// A `# syntax=` line would have the daemon run somebody's image.
+		"cmdline":                           "builtin",
+		"attest:provenance":                 "mode=max",
+		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed: the provenance shows it
+	}
+	if job.Recipe.GetConfig() != nil {
+		delete(a, "attest:provenance") // it would speak of another image than the one that is pushed
+	}
+	if share.Token == "" {
+		return a
+	}
+	a["cgroup-parent"], a["build-arg:ALL_PROXY"] = share.Scope, share.Token
+	for _, k := range []string{"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"} {
+		a["build-arg:"+k] = "http://" + step.Proxy
+	}
+	for _, k := range []string{"no_proxy", "NO_PROXY"} {
+		a["build-arg:"+k] = "localhost,127.0.0.1,::1"
+	}
+	return a
+}
+
+// short is a name for a text, 16 hex digits.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}

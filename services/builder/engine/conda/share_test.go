@@ -1,0 +1,246 @@
+package conda_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/builder/claim"
+	engine "slipway.dev/services/builder/engine/conda"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/embedded"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/testkit"
+)
+
+// withClaims makes the bucket of claims.
+func withClaims(t *testing.T, nc *nats.Conn) *nats.Conn {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = bus.MakeStreams(t.Context(), js, buildbus.Claims())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// sharing is a worker with a folder of its own that shares layers; change may alter its
+// claims.
+func (b *bench) sharing(nc *nats.Conn, change ...func(*claim.Claims)) *engine.Engine {
+	b.t.Helper()
+	c, err := claim.New(nc, testkit.Log(b.t))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, f := range change {
+		f(c)
+	}
+	return b.engineWith(engine.Options{Dir: b.t.TempDir(), Keep: 1 << 30, Claims: c})
+}
+
+// build makes an image as team/env:<n>.
+func (b *bench) build(ctx context.Context, e *engine.Engine, n int, out jobs.Output) (string, error) {
+	return e.Build(ctx, b.job(b.curl(), func(j *jobs.Job) {
+		j.ID, j.Target.Tag = fmt.Sprintf("%016d_1", n), strconv.Itoa(n)
+	}), out)
+}
+
+// TestCondaOnce: ten builds on three workers that want the same packages at the same
+// moment fetch each of them once; another repository is another matter.
+func TestCondaOnce(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	engines := []*engine.Engine{b.sharing(nc), b.sharing(nc), b.sharing(nc)}
+	begin := make(chan struct{})
+	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
+	var all sync.WaitGroup
+	var known, waited, sent atomic.Int32
+	digests := make([]string, 10)
+	for i := range digests {
+		all.Go(func() {
+			var err error
+			digests[i], err = b.build(t.Context(), engines[i%3], i, heard(func(text string) {
+				if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+					waited.Add(1)
+				}
+				if strings.Contains(text, "2 were sent") {
+					sent.Add(1)
+				}
+				if strings.Contains(text, "0 of 2 packages are there") && known.Add(1) == int32(len(digests)) {
+					close(begin)
+				}
+			}))
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := b.asked.Load(); n != 2 || len(slices.Compact(digests)) != 1 {
+		t.Errorf("the channel was asked %d times for 2 packages; the images are %v", n, digests)
+	}
+	if waited.Load() == 0 || sent.Load() > 1 {
+		t.Errorf("%d builds waited for others; %d sent both layers", waited.Load(), sent.Load())
+	}
+	elsewhere := b.job(b.curl(), func(j *jobs.Job) { j.Target.Repository = "team/other" })
+	if _, err := b.sharing(nc).Build(t.Context(), elsewhere, &lines{}); err != nil || b.asked.Load() != 4 {
+		t.Errorf("for another repository the channel was asked %d times, %v", b.asked.Load(), err)
+	}
+}
+
+// TestCondaOnceOfLogin: what a login showed is not shared.
+func TestCondaOnceOfLogin(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	b.room.Logins[strings.TrimPrefix(b.channel.URL, "http://")] = testkit.Password
+	for n := range 2 {
+		job := b.job(b.curl(), func(j *jobs.Job) { j.PrivateChannels, j.CacheScope = []string{b.channel.URL + "/lab"}, "ada" })
+		if _, err := b.sharing(nc).Build(t.Context(), job, &lines{}); err != nil || int(b.asked.Load()) != 2*(n+1) {
+			t.Errorf("worker %d: the channel was asked %d times, %v", n, b.asked.Load(), err)
+		}
+	}
+}
+
+// first answers for the requests for the two packages that come first, and says when both
+// are there.
+func (b *bench) first(answer func(w http.ResponseWriter) bool) (both chan struct{}) {
+	both = make(chan struct{})
+	var asked atomic.Int32
+	b.manners = func(w http.ResponseWriter, _ *http.Request) bool {
+		n := asked.Add(1)
+		if n == 2 {
+			close(both)
+		}
+		return n <= 2 && answer(w)
+	}
+	return both
+}
+
+// TestCondaHolderSilent: when the worker that makes the layers is heard of no more, one
+// that waits makes them.
+func TestCondaHolderSilent(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	silent, alive := make(chan struct{}), make(chan struct{})
+	both := b.first(func(http.ResponseWriter) bool { <-alive; return false })
+	holder := b.sharing(nc, func(c *claim.Claims) {
+		c.After = func(time.Duration) <-chan time.Time { return nil } // it says nothing more
+	})
+	other := b.sharing(nc, func(c *claim.Claims) {
+		usual := c.After
+		c.After = func(d time.Duration) <-chan time.Time {
+			if d != limits.LayerSilence {
+				return usual(d)
+			}
+			come := make(chan time.Time)
+			go func() { <-silent; close(come) }()
+			return come
+		}
+	})
+	var all sync.WaitGroup
+	var late string
+	all.Go(func() {
+		var err error
+		if late, err = b.build(t.Context(), holder, 1, &lines{}); err != nil {
+			t.Error("the holder:", err)
+		}
+	})
+	<-both
+	made, err := b.build(t.Context(), other, 2, heard(func(text string) {
+		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+			close(silent)
+		}
+	}))
+	close(alive)
+	all.Wait()
+	if err != nil || made != late || b.asked.Load() != 4 {
+		t.Errorf("it made %s, and the holder %s; the channel was asked %d times; %v", made, late, b.asked.Load(), err)
+	}
+}
+
+// TestCondaHolderFails: the failure of the worker that makes the layers is that of its own
+// build alone.
+func TestCondaHolderFails(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	waits := make(chan struct{})
+	both := b.first(func(w http.ResponseWriter) bool { <-waits; w.WriteHeader(http.StatusNotFound); return true })
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := b.build(t.Context(), b.sharing(nc), 1, &lines{})
+		if f := new(jobs.Failure); !errors.As(err, &f) || !strings.Contains(f.Message, "does not have") {
+			t.Errorf("the holder ends as %v", err)
+		}
+	})
+	<-both
+	_, err := b.build(t.Context(), b.sharing(nc), 2, heard(func(text string) {
+		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+			close(waits)
+		}
+	}))
+	all.Wait()
+	if err != nil || b.asked.Load() != 2 {
+		t.Errorf("the other ends as %v; the channel served %d packages", err, b.asked.Load())
+	}
+}
+
+// TestCondaWithoutNATS: builds go on when NATS goes while layers are made, and waited for.
+func TestCondaWithoutNATS(t *testing.T) {
+	t.Parallel()
+	server, err := embedded.StartNATS(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := bus.Local(server, testkit.Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	withClaims(t, nc)
+	b, gone := newBench(t), make(chan struct{})
+	both := b.first(func(http.ResponseWriter) bool { <-gone; return false })
+	var all sync.WaitGroup
+	all.Go(func() {
+		if _, err := b.build(t.Context(), b.sharing(nc), 1, &lines{}); err != nil {
+			t.Error("the holder:", err)
+		}
+	})
+	<-both
+	impatient := func(c *claim.Claims) {
+		usual := c.After
+		c.After = func(d time.Duration) <-chan time.Time {
+			if d != limits.LayerSilence {
+				return usual(d)
+			}
+			come := make(chan time.Time)
+			go func() { <-gone; close(come) }()
+			return come
+		}
+	}
+	_, err = b.build(t.Context(), b.sharing(nc, impatient), 2, heard(func(text string) {
+		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+			server.Shutdown()
+			server.WaitForShutdown()
+			close(gone)
+		}
+	}))
+	all.Wait()
+	if err != nil || b.asked.Load() != 4 {
+		t.Errorf("who waited ends as %v; the channel was asked %d times", err, b.asked.Load())
+	}
+}

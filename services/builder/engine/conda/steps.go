@@ -1,0 +1,122 @@
+package conda
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// installer runs what packages and pip run, in a step on the image of the packages.
+//
+//go:embed steps.sh
+var installer string
+
+// stepsDir is where the step finds its files, in the build context; the recipe's are
+// there, too.
+const stepsDir = ".slipway"
+
+// remainder is what has to be run on an image of packages; the zero value is nothing.
+type remainder struct {
+	// links are the scripts of packages, as the installer reads them.
+	links []string
+	// why says what has to be run.
+	why string
+}
+
+// remainder looks for what the packages and the recipe have to run, and prints what
+// other scripts would say.
+func (e *environment) remainder(packages []layering.Package) (remainder, error) {
+	var left remainder
+	if r := e.job.Recipe; r.GetContainerFile() != "" || len(r.GetFiles()) > 0 {
+		left.why = "The request's commands, its packages of pip, or the compilation of modules have to be run"
+	}
+	for i, p := range packages {
+		for _, s := range p.LinkScripts {
+			switch rec := e.records[i]; s.Effect() {
+			case artifact.MustRun:
+				line, err := linkLine(rec, s)
+				if err != nil {
+					return left, err
+				}
+				if left.links = append(left.links, line); len(left.links) > 1 {
+					continue
+				}
+				left.why = fmt.Sprintf("The package %s %s %s runs a script when it is installed (%s)", rec.Name, rec.Version, rec.Build, s.Path)
+			case artifact.Message:
+				for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
+					e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
+				}
+			case artifact.Nothing:
+			}
+		}
+	}
+	if n := len(left.links); n > limits.CondaScripts {
+		return left, jobs.Build.Failure(fmt.Sprintf("%d scripts of packages would have to be run; the maximum is %d", n, limits.CondaScripts), nil)
+	}
+	return left, nil
+}
+
+// words may stand in a line of the installer's.
+var words = regexp.MustCompile(`^[A-Za-z0-9_.+!~/-]{1,256}$`)
+
+// linkLine is a script of a package, as the installer reads it.
+func linkLine(rec conda.Record, s artifact.Script) (string, error) {
+	for _, w := range []string{s.Path, rec.Name, rec.Version} {
+		if !words.MatchString(w) {
+			return "", jobs.Build.Failure(fmt.Sprintf("The package %s %s has a script, but no name and version that a script could be told", fault.Quote(rec.Name), fault.Quote(rec.Version)), nil)
+		}
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%d\n", s.Path, rec.Name, rec.Version, rec.BuildNumber), nil
+}
+
+// needed says how the build goes on, on the image that was pushed: what is run before
+// the recipe's own lines.
+func (e *environment) needed(left remainder, image layering.Image, digest string) error {
+	user, err := userOf(image)
+	if err != nil {
+		return err
+	}
+	steps := &buildv1.Steps{ContainerFile: "FROM " + e.job.Place() + "@" + digest + "\n"}
+	if len(left.links) > 0 || len(e.job.Recipe.GetFiles()) > 0 {
+		run := "RUN --mount=type=bind,source=" + stepsDir + ",target=/" + stepsDir + ` ["sh", "/` + stepsDir + `/install.sh"]` + "\n"
+		if user != "" {
+			run = "USER 0\n" + run + "USER " + user + "\n"
+		}
+		steps.ContainerFile += run
+		steps.Files = append(steps.Files, &buildv1.File{Path: stepsDir + "/install.sh", Content: []byte(installer)})
+	}
+	if len(left.links) > 0 {
+		steps.Files = append(steps.Files, &buildv1.File{Path: stepsDir + "/links", Content: []byte(strings.Join(left.links, ""))})
+	}
+	e.out.Print("", left.why+": that is done in steps on the image of the packages")
+	return &jobs.StepsNeeded{Failure: jobs.Failure{Reason: jobs.Build, Message: left.why}, Digest: digest, Steps: steps}
+}
+
+// users are those that a Dockerfile can name.
+var users = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
+
+// userOf is who containers of an image run as; "" for root.
+func userOf(image layering.Image) (string, error) {
+	var config struct{ Config struct{ User string } }
+	if err := json.Unmarshal(image.Config.Bytes, &config); err != nil {
+		return "", err
+	}
+	user := config.Config.User
+	switch name, _, _ := strings.Cut(user, ":"); {
+	case name == "" || name == "0" || name == "root":
+		return "", nil
+	case !users.MatchString(user):
+		return "", jobs.Build.Failure("The base image has the user "+fault.Quote(user)+", which no Dockerfile can name: nothing can be run on it", nil)
+	}
+	return user, nil
+}

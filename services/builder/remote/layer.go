@@ -1,0 +1,148 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/ref"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// AddLayers pushes the layers of a configuration that are for a platform.
+func (t *Target) AddLayers(ctx context.Context, c *containerv1.ContainerConfig, p ocispec.Platform) error {
+	for _, l := range LayersFor(c, p) {
+		if err := t.layer(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// LayersFor are the layers of a configuration that are for a platform.
+func LayersFor(c *containerv1.ContainerConfig, p ocispec.Platform) []*containerv1.Layer {
+	var out []*containerv1.Layer
+	for _, l := range c.GetLayers() {
+		if oci.IsFor(l, p.Architecture) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// layer pushes a layer, unless it is there.
+func (t *Target) layer(ctx context.Context, l *containerv1.Layer) error {
+	if from := l.GetIncludedFrom(); from != nil {
+		image, err := t.included(ctx, from)
+		if err != nil {
+			return err
+		}
+		_, err = t.Copy(ctx, image, includedLayer(l))
+		return err
+	}
+	d := descriptor.Descriptor{MediaType: ocispec.MediaTypeImageLayerGzip, Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
+	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
+		return there.Close()
+	}
+	content, err := t.openLayer(ctx, l)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	checked, err := NewVerifier(content, l.GetGzipDigest(), l.GetGzipSize())
+	if err != nil {
+		return jobs.Build.Failure("A layer's digest is malformed", err)
+	}
+	if err := t.PutBlob(ctx, d, checked); err != nil {
+		return err
+	}
+	if err := checked.Verify(); err != nil {
+		return jobs.Build.Failure("A layer cannot be used: "+err.Error(), err)
+	}
+	return nil
+}
+
+// openLayer begins to read a layer of the request.
+func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+	if from := l.GetIncludedFrom(); from != nil {
+		image, err := w.included(ctx, from)
+		if err != nil {
+			return nil, err
+		}
+		return image.Open(ctx, includedLayer(l))
+	}
+	if IsURL(l.GetLocation()) {
+		return w.Download(ctx, "A layer", l.GetLocation())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := w.Layers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: l.GetGzipDigest()})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return Chunked(stream.Recv, cancel), nil
+}
+
+// OpenAdded begins to read a layer of the request; its end is an error when it is
+// not the right one.
+func (o *Source) OpenAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+	content, err := o.openLayer(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := NewVerifier(content, l.GetGzipDigest(), l.GetGzipSize())
+	if err != nil {
+		_ = content.Close()
+		return nil, jobs.Build.Failure("A layer's digest is malformed", err)
+	}
+	return &untilEnd{checked, content}, nil
+}
+
+// untilEnd checks a layer when it has been read.
+type untilEnd struct {
+	*verifier
+	io.Closer
+}
+
+// Read returns the next bytes; at the end it says what is wrong with them all.
+func (u *untilEnd) Read(p []byte) (int, error) {
+	n, err := u.verifier.Read(p)
+	if errors.Is(err, errTooLong) {
+		return n, jobs.Build.Failure("A layer cannot be used: "+err.Error(), err)
+	}
+	if errors.Is(err, io.EOF) {
+		if wrong := u.Verify(); wrong != nil {
+			return n, jobs.Build.Failure("A layer cannot be used: "+wrong.Error(), wrong)
+		}
+	}
+	return n, err
+}
+
+// included is an image that the recipe includes, with the login that the build has for
+// its repository. Its documents were read when the request was made.
+func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*Source, error) {
+	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
+	login, err := w.logins.Read(ctx, repo)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
+	}
+	access := upstream.Access{Scope: w.try + " source", Login: login}
+	o := &Source{
+		world: w, Name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
+	}
+	o.ref, err = ref.New(o.Name)
+	return o, err
+}
+
+// includedLayer is what an included image says of its layer.
+func includedLayer(l *containerv1.Layer) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: l.GetIncludedFrom().GetMediaType(), Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
+}

@@ -1,0 +1,89 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/oci"
+)
+
+// Push sends the small first: a registry that takes nothing says so at once. The
+// name comes last.
+func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jobs.Job, out jobs.Output) error {
+	if err := t.PutDocument(ctx, image.Config); err != nil {
+		return err
+	}
+	for _, l := range from.Layers {
+		if isForeign(l) {
+			out.Print("", fmt.Sprintf("%s stays where it is: it may not be copied", l.Digest))
+			continue
+		}
+		how, err := t.Copy(ctx, from, l)
+		if err != nil {
+			return err
+		}
+		out.Print("", fmt.Sprintf("%s %s, %d bytes", l.Digest, how, l.Size))
+	}
+	platform, err := oci.ParsePlatform(job.Recipe.GetPlatform())
+	if err != nil {
+		return err
+	}
+	if err := t.AddLayers(ctx, job.Recipe.GetConfig(), platform); err != nil {
+		return err
+	}
+	return t.PutManifest(ctx, t.Ref, image.Manifest)
+}
+
+// Copy brings a layer over, in the cheapest way that works, and says which it was.
+func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (how string, err error) {
+	d := BlobOf(l)
+	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
+		return "is there", there.Close()
+	}
+	if from.ref.Registry == t.Ref.Registry && t.Client.BlobMount(ctx, from.ref, t.Ref, d) == nil {
+		return "was mounted", nil
+	}
+	content, err := from.Open(ctx, l)
+	if err != nil {
+		return "", err
+	}
+	defer content.Close()
+	return "was copied", t.PutBlob(ctx, d, content)
+}
+
+// Complete pushes layers and configs, then the manifests, the named one last.
+func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built digest.Digest) (digest.Digest, error) {
+	root, err := t.Registries.Manifest(ctx, t.repo, built.String(), t.access)
+	if err != nil {
+		return "", err
+	}
+	platform, err := oci.ParsePlatform(recipe.GetPlatform())
+	if err != nil {
+		return "", err
+	}
+	config := recipe.GetConfig()
+	made, err := oci.Augment(ctx, t.Registries.Source(t.repo, t.access), root, oci.AdditionOf(config), platform)
+	if err != nil {
+		return "", err
+	}
+	if err := t.AddLayers(ctx, config, platform); err != nil {
+		return "", err
+	}
+	for _, img := range made.Images {
+		if err := t.PutDocument(ctx, img.Config); err != nil {
+			return "", err
+		}
+		if img.Manifest.Digest == made.Root.Digest {
+			continue
+		}
+		if err := t.PutManifest(ctx, t.Ref.SetDigest(img.Manifest.Digest.String()), img.Manifest); err != nil {
+			return "", err
+		}
+	}
+	return made.Root.Digest, t.PutManifest(ctx, t.Ref, made.Root)
+}

@@ -1,0 +1,122 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/types/descriptor"
+	"github.com/regclient/regclient/types/ref"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// Source is the image that another is made from, for one platform.
+type Source struct {
+	world
+	Name   string // for messages
+	client *regclient.RegClient
+	ref    ref.Ref
+	source oci.Source
+	// doc is the image manifest; layers are what it lists.
+	doc    oci.Document
+	Layers []ocispec.Descriptor
+}
+
+// Source looks the recipe's source up, with the login of whoever asked.
+func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source, error) {
+	src := job.Recipe.GetSource()
+	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
+	login, err := l.Read(ctx, repo)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
+	}
+	access := upstream.Access{Scope: job.Try() + " source", Login: login}
+	o := &Source{
+		world: d.at(job, l), Name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
+		client: d.control(repo.Host, access, d.Mirrors), source: d.Registries.Source(repo, access),
+	}
+	if o.ref, err = ref.New(o.Name); err != nil {
+		return nil, err
+	}
+	platform, err := oci.ParsePlatform(job.Recipe.GetPlatform())
+	if err != nil {
+		return nil, err
+	}
+	if o.doc, err = pick(ctx, o.source, digest.Digest(src.GetReference()), platform); err != nil {
+		return nil, o.unreadable(ctx, err)
+	}
+	m, err := oci.ParseManifest(o.doc)
+	o.Layers = m.Layers
+	return o, o.unreadable(ctx, err)
+}
+
+// pick returns the image manifest for a platform; an image that is for one
+// platform only is taken as it is.
+func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {
+	doc, err := src.Manifest(ctx, d)
+	if err != nil || !oci.IsIndex(doc.MediaType) {
+		return doc, err
+	}
+	index, err := oci.ParseIndex(doc)
+	if err != nil {
+		return doc, err
+	}
+	if fitting := oci.Matching(index, p); len(fitting) > 0 {
+		return src.Manifest(ctx, index.Manifests[fitting[0]].Digest)
+	}
+	return doc, fault.NotFound.Newf("it is not available for %s", platforms.Format(p))
+}
+
+// unreadable is a failure that names the image.
+func (o *Source) unreadable(ctx context.Context, err error) error {
+	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
+		return jobs.Build.Failure("The image "+o.Name+" cannot be read: "+f.Public, err)
+	}
+	return err
+}
+
+// With is the image with a configuration on top; without one its own documents.
+func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
+	if a := oci.AdditionOf(c); !a.IsZero() {
+		made, err := oci.Augment(ctx, o.source, o.doc, a)
+		if err != nil {
+			return oci.Image{}, o.unreadable(ctx, err)
+		}
+		return made.Images[0], nil
+	}
+	m, err := oci.ParseManifest(o.doc)
+	if err != nil {
+		return oci.Image{}, o.unreadable(ctx, err)
+	}
+	if t := m.Config.MediaType; !oci.IsConfig(t) {
+		return oci.Image{}, jobs.Build.Failure(o.Name+" is not a container image: its config is of the type "+fault.Clip(t, jobs.TextBytes), nil)
+	}
+	raw, err := o.source.Config(ctx, m.Config)
+	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)
+}
+
+// Open begins to read one of the image's layers; its end is an error when it is not
+// the right one.
+func (o *Source) Open(ctx context.Context, l ocispec.Descriptor) (io.ReadCloser, error) {
+	r, err := o.client.BlobGet(ctx, o.ref, BlobOf(l))
+	return r, o.unreadable(ctx, err)
+}
+
+func BlobOf(l ocispec.Descriptor) descriptor.Descriptor {
+	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+}
+
+// isForeign says whether a layer is not at the registry, but elsewhere for good.
+func isForeign(l ocispec.Descriptor) bool {
+	return len(l.URLs) > 0 || strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
+}

@@ -1,0 +1,56 @@
+package remote
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// verifier reads bytes that must have a digest and a length.
+type verifier struct {
+	in   io.Reader
+	want digest.Digest
+	sum  digest.Digester
+	size int64 // in bytes; 0 when it was not said
+	read int64
+}
+
+func NewVerifier(in io.Reader, want string, size int64) (*verifier, error) {
+	d, err := digest.Parse(want)
+	if err != nil {
+		return nil, err
+	}
+	return &verifier{in: in, want: d, size: size, sum: d.Algorithm().Digester()}, nil
+}
+
+// errTooLong is more bytes than were said.
+var errTooLong = errors.New("it is longer than its stated size")
+
+// Read returns the next bytes, and fails as soon as there are too many.
+func (v *verifier) Read(p []byte) (int, error) {
+	n, err := v.in.Read(p)
+	v.read += int64(n)
+	_, _ = v.sum.Hash().Write(p[:n])
+	if v.size > 0 && v.read > v.size {
+		return 0, errTooLong
+	}
+	return n, err
+}
+
+// Verify reads to the end and checks.
+func (v *verifier) Verify() error {
+	if _, err := io.Copy(io.Discard, io.LimitReader(v, limits.ContextPacked)); err != nil {
+		return err
+	}
+	if v.size > 0 && v.read != v.size {
+		return fmt.Errorf("it has %d bytes instead of %d", v.read, v.size)
+	}
+	if got := v.sum.Digest(); got != v.want {
+		return fmt.Errorf("its digest is %s instead of %s", got, v.want)
+	}
+	return nil
+}
