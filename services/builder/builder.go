@@ -8,6 +8,10 @@
 // keeps nothing: what to make, where to push it and every login come from the
 // build room's WorkService, and the truth about a build is there. It never
 // touches SQL or Redis, and never writes a login to disk or to a log.
+//
+// From the top: the worker is here; package jobs is what it hands to the engines
+// (engine/…), which reach registries through package remote; what files, layers and
+// images are, the packages below know (artifact, layering, flatten, squashfs, sif).
 package builder
 
 import (

@@ -1,3 +1,6 @@
+// Package buildlog sends what a build prints to the bus, in order, and never more of it
+// than a reader wants: the head and the tail of a log that is too long. Its truth is the
+// stream of logs; it keeps in memory what is not sent yet.
 package buildlog
 
 import (

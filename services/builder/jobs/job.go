@@ -1,3 +1,6 @@
+// Package jobs is what engines are given to make: one delivery of a build, the logins
+// that it may use, and how an engine says that it made no image. It asks the build room
+// for logins, keeps them in memory alone, and never writes one.
 package jobs
 
 import (
@@ -53,14 +56,15 @@ func (j Job) LogValue() slog.Value { return slog.StringValue(j.ID) }
 // Try names one try of a build.
 func (j Job) Try() string { return fmt.Sprintf("build %s.%d", j.ID, j.Delivery) }
 
-// Repository is where the image is pushed to, place that in one text, image its name
-// there.
+// Repository is where the image is pushed to.
 func (j Job) Repository() upstream.Repository {
 	return upstream.Repository{Host: j.Target.GetRegistry(), Name: j.Target.GetRepository()}
 }
 
+// Place is the repository in one text, "<host>/<repository>".
 func (j Job) Place() string { return j.Target.GetRegistry() + "/" + j.Target.GetRepository() }
 
+// Image is the image's name, with its tag.
 func (j Job) Image() string { return j.Place() + ":" + j.Target.GetTag() }
 
 // CacheRepository is where layers are kept; zero for nowhere.

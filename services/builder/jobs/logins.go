@@ -28,6 +28,7 @@ type Logins struct {
 // askAgain is how long a build room that cannot answer is left alone.
 const askAgain = 500 * time.Millisecond
 
+// NewLogins are those that a ticket is good for.
 func NewLogins(work buildv1.WorkServiceClient, ticket string) *Logins {
 	return &Logins{work: work, ticket: ticket}
 }

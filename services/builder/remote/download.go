@@ -50,6 +50,7 @@ func (d *fetched) Close() error {
 	return err
 }
 
+// IsURL tells the address of a layer or a context from what came with the request.
 func IsURL(location string) bool {
 	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
 }

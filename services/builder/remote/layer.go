@@ -108,13 +108,13 @@ func (o *Source) OpenAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCl
 
 // untilEnd checks a layer when it has been read.
 type untilEnd struct {
-	*verifier
+	*Verifier
 	io.Closer
 }
 
 // Read returns the next bytes; at the end it says what is wrong with them all.
 func (u *untilEnd) Read(p []byte) (int, error) {
-	n, err := u.verifier.Read(p)
+	n, err := u.Verifier.Read(p)
 	if errors.Is(err, errTooLong) {
 		return n, jobs.Build.Failure("A layer cannot be used: "+err.Error(), err)
 	}

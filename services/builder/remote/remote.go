@@ -1,3 +1,7 @@
+// Package remote is the registries that a build reads from and pushes to: images that
+// others are made from, layers that come with requests, and the repository that the
+// image goes to. It speaks through upstream, with the logins of one job, and keeps
+// nothing.
 package remote
 
 import (

@@ -112,6 +112,7 @@ func (o *Source) Open(ctx context.Context, l ocispec.Descriptor) (io.ReadCloser,
 	return r, o.unreadable(ctx, err)
 }
 
+// BlobOf is a descriptor as the registry client has it.
 func BlobOf(l ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
 }

@@ -67,6 +67,7 @@ func describe(doc oci.Document) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: doc.MediaType, Digest: doc.Digest, Size: int64(len(doc.Bytes))}
 }
 
+// PutManifest pushes a manifest under a name, or under its digest.
 func (t *Target) PutManifest(ctx context.Context, name ref.Ref, doc oci.Document) error {
 	m, err := manifest.New(manifest.WithRaw(doc.Bytes), manifest.WithDesc(describe(doc)))
 	if err != nil {
@@ -75,6 +76,7 @@ func (t *Target) PutManifest(ctx context.Context, name ref.Ref, doc oci.Document
 	return t.Client.ManifestPut(ctx, name, m)
 }
 
+// PutBlob pushes content that has the descriptor's digest.
 func (t *Target) PutBlob(ctx context.Context, d descriptor.Descriptor, content io.Reader) error {
 	_, err := t.Client.BlobPut(ctx, t.Ref, d, content)
 	return err

@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// verifier reads bytes that must have a digest and a length.
-type verifier struct {
+// Verifier reads bytes that must have a digest and a length.
+type Verifier struct {
 	in   io.Reader
 	want digest.Digest
 	sum  digest.Digester
@@ -19,19 +19,20 @@ type verifier struct {
 	read int64
 }
 
-func NewVerifier(in io.Reader, want string, size int64) (*verifier, error) {
+// NewVerifier verifies what is read from in; a size of 0 was not said.
+func NewVerifier(in io.Reader, want string, size int64) (*Verifier, error) {
 	d, err := digest.Parse(want)
 	if err != nil {
 		return nil, err
 	}
-	return &verifier{in: in, want: d, size: size, sum: d.Algorithm().Digester()}, nil
+	return &Verifier{in: in, want: d, size: size, sum: d.Algorithm().Digester()}, nil
 }
 
 // errTooLong is more bytes than were said.
 var errTooLong = errors.New("it is longer than its stated size")
 
 // Read returns the next bytes, and fails as soon as there are too many.
-func (v *verifier) Read(p []byte) (int, error) {
+func (v *Verifier) Read(p []byte) (int, error) {
 	n, err := v.in.Read(p)
 	v.read += int64(n)
 	_, _ = v.sum.Hash().Write(p[:n])
@@ -42,7 +43,7 @@ func (v *verifier) Read(p []byte) (int, error) {
 }
 
 // Verify reads to the end and checks.
-func (v *verifier) Verify() error {
+func (v *Verifier) Verify() error {
 	if _, err := io.Copy(io.Discard, io.LimitReader(v, limits.ContextPacked)); err != nil {
 		return err
 	}

@@ -30,12 +30,6 @@ const (
 	sqlRoom  = "services/internal/sqldb"
 )
 
-// client is the folder of the command line's packages.
-const client = "services/cmd/slipway/internal/"
-
-// bench is the folder of the bench's packages.
-const bench = "services/bench/internal/"
-
 // What rooms say to each other on the bus, for those at its two ends.
 const (
 	buildBus   = "services/internal/bus/buildbus"
@@ -53,7 +47,7 @@ func plumbing() []string {
 // Rules are looked through in order; the first whose Package fits holds.
 func Rules() []Rule {
 	rooms := append(plumbing(), sqlRoom)
-	return []Rule{
+	return slices.Concat(builderRules(), clientRules(), benchRules(), []Rule{
 		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
 		{Package: "gateway/contract"},
 		{Package: "gateway/contracttest"},
@@ -115,58 +109,11 @@ func Rules() []Rule {
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
 		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
 		{Package: "services/registry", May: append(plumbing(), metricsBus, "services/internal/spool"), Never: []string{buildkit, sql, redis}},
-
-		// They start anew for each step of a build.
-		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
-		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
-		{Package: "services/builder/...", May: []string{
-			"proto/gen/...", "services/builder/...", "services/internal/bounded", "services/internal/bus", buildBus, "services/internal/conda", "services/internal/fault",
-			"services/internal/limits", "services/internal/oci", "services/internal/retry", "services/internal/upstream",
-		}, Never: []string{sql, redis}},
-
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
 		// A client of the service, for its operator.
 		{Package: "services/app/compare", May: []string{"proto/gen/...", "services/builder/flatten", "services/builder/shadow", "services/internal/..."}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/compare", "services/app/doctor", "services/internal/config", "services/internal/lifetime"}},
-		// The client: its commands, above who asks which server, above what is typed and shown.
-		{Package: "services/cmd/slipway", May: []string{client + "..."}},
-		{Package: client + "usage"},
-		{Package: client + "output", May: []string{client + "usage"}},
-		{Package: client + "prompt", May: []string{client + "usage"}},
-		{Package: client + "dockerfile", May: []string{client + "usage"}},
-		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
-		{Package: client + "session", May: []string{"proto/gen/...", client + "output", client + "prompt", client + "usage"}},
-		{Package: client + "follow", May: []string{"proto/gen/...", client + "output", client + "session"}},
-		{Package: client + "image", May: []string{
-			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
-		}},
-		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
-		{Package: client + "account", May: []string{
-			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
-		}},
-		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
 		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "gateway/contracttest", "proto/gen/openapi"}},
-		// The bench: the table of sections, above what they measure, above the world of servers
-		// that they share. The index, solving and what packages become are measured without
-		// the rooms around them.
-		{Package: "services/bench", May: []string{bench + "..."}},
-		{Package: bench + "must"},
-		{Package: bench + "figure", May: []string{bench + "must"}},
-		{Package: bench + "process", May: []string{bench + "must"}},
-		{Package: bench + "engine"},
-		{Package: bench + "images", May: []string{bench + "must"}},
-		{Package: bench + "load", May: []string{bench + "engine", bench + "figure", bench + "must", bench + "process"}},
-		{Package: bench + "slipwayd", May: []string{bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process"}},
-		{Package: bench + "world", May: []string{
-			bench + "engine", bench + "figure", bench + "images", bench + "must", bench + "process", bench + "slipwayd",
-		}},
-		{Package: bench + "measure", May: []string{
-			bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
-		}},
-		{Package: bench + "conda", May: []string{
-			bench + "engine", bench + "figure", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
-			"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
-		}},
-	}
+	})
 }

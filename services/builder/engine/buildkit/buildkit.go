@@ -1,3 +1,7 @@
+// Package buildkit is the engine that makes images of Dockerfiles. It speaks to a
+// BuildKit daemon; none is linked in. What the daemon may read is decided here, build by
+// build (sources), and so is with which login (keyring). It keeps no file longer than a
+// build; layers are kept by the daemon, and in the cache repository of the job.
 package buildkit
 
 import (

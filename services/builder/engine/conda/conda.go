@@ -1,3 +1,6 @@
+// Package conda is the engine that makes images of locked Conda packages, without a
+// container. It owns a folder of layers (package layering), which it may lose: each can
+// be made again from its package.
 package conda
 
 import (

@@ -1,3 +1,5 @@
+// Package freeze is the engine that copies an image to a repository of the user's, with
+// a configuration on top. It keeps nothing.
 package freeze
 
 import (

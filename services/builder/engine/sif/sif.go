@@ -1,3 +1,6 @@
+// Package sif is the engine that makes Singularity images of container images, and
+// pushes them as ORAS does. What such a file is, package builder/sif knows. It keeps no
+// file longer than a build.
 package sif
 
 import (

@@ -1,3 +1,4 @@
+// Package jobstest is a build room for tests of workers and engines.
 package jobstest
 
 import (
@@ -30,6 +31,7 @@ type Room struct {
 	OnTake  func()
 }
 
+// NewRoom serves one that has no job yet.
 func NewRoom(t testing.TB) *Room {
 	t.Helper()
 	r := &Room{jobs: map[string]*buildv1.TakeJobResponse{}, Logins: map[string]string{}}
@@ -56,6 +58,7 @@ func (r *Room) Add(id string, limit time.Duration, change ...func(*buildv1.TakeJ
 	r.jobs[id] = j
 }
 
+// TakeJob implements WorkService.
 func (r *Room) TakeJob(_ context.Context, req *buildv1.TakeJobRequest) (*buildv1.TakeJobResponse, error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -74,6 +77,7 @@ func (r *Room) TakeJob(_ context.Context, req *buildv1.TakeJobRequest) (*buildv1
 	return j, nil
 }
 
+// GetContext implements WorkService.
 func (r *Room) GetContext(_ *buildv1.GetContextRequest, s grpc.ServerStreamingServer[buildv1.GetContextResponse]) error {
 	for rest := r.Context; len(rest) > 0; {
 		n := min(len(rest), 100)
@@ -85,6 +89,7 @@ func (r *Room) GetContext(_ *buildv1.GetContextRequest, s grpc.ServerStreamingSe
 	return nil
 }
 
+// GetBuildCredentials implements WorkService.
 func (r *Room) GetBuildCredentials(_ context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()
@@ -96,6 +101,7 @@ func (r *Room) GetBuildCredentials(_ context.Context, req *buildv1.GetBuildCrede
 	return &buildv1.GetBuildCredentialsResponse{Username: testkit.User, Password: password}, nil
 }
 
+// Deliveries is how often a build was taken.
 func (r *Room) Deliveries(id string) (n int) {
 	r.Mu.Lock()
 	defer r.Mu.Unlock()

@@ -13,6 +13,7 @@ import (
 // layers are what a container room has, by digest.
 type layers map[string][]byte
 
+// GetLayer implements remote.Layers.
 func (l layers) GetLayer(_ context.Context, req *containerv1.GetLayerRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[containerv1.GetLayerResponse], error) {
 	content, ok := l[req.GetGzipDigest()]
 	if !ok {
@@ -26,6 +27,7 @@ type layerStream struct {
 	rest []byte
 }
 
+// Recv returns the layer in chunks.
 func (s *layerStream) Recv() (*containerv1.GetLayerResponse, error) {
 	if len(s.rest) == 0 {
 		return nil, io.EOF

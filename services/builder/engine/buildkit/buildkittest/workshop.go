@@ -1,3 +1,4 @@
+// Package buildkittest is a real daemon with registries around it, for tests of builds.
 package buildkittest
 
 import (
@@ -86,6 +87,7 @@ type Printed struct {
 	Phases []string
 }
 
+// Print adds a line.
 func (p *Printed) Print(phase, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,6 +97,7 @@ func (p *Printed) Print(phase, text string) {
 	}
 }
 
+// String is all that was printed.
 func (p *Printed) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,11 +121,13 @@ type Workshop struct {
 	EngineOptions buildkit.Options
 }
 
+// Setup is how a workshop differs from others.
 type Setup struct {
 	Memory, Disk int64
 	Near         []string // what the worker itself may reach beside public addresses
 }
 
+// NewWorkshop starts one, where builds can be made at all.
 func NewWorkshop(t *testing.T, s Setup) *Workshop {
 	t.Helper()
 	testkit.Builders(t)
@@ -138,7 +143,7 @@ func NewWorkshop(t *testing.T, s Setup) *Workshop {
 	w.Far = "registry.test:" + port
 	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == w.Far {
-			return net.Dial(network, w.From.Host)
+			return new(net.Dialer).DialContext(ctx, network, w.From.Host)
 		}
 		return egress.DialContext(ctx, network, address)
 	}
@@ -193,6 +198,7 @@ type nearby struct {
 	w *Workshop
 }
 
+// Resolve knows the far name.
 func (n nearby) Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error) {
 	if repo.Host == n.w.Far {
 		repo.Host = n.w.From.Host
@@ -209,6 +215,7 @@ func (w *Workshop) ready(t testing.TB) {
 	}
 }
 
+// Job is one of a Dockerfile, in which BASE is the base image.
 func (w *Workshop) Job(id, dockerfile string) jobs.Job {
 	return jobs.Job{
 		ID: id, Delivery: 1, ContentDigest: strings.Repeat("ab", 32), CacheScope: "scope", Ticket: "ticket-" + id,
@@ -217,6 +224,7 @@ func (w *Workshop) Job(id, dockerfile string) jobs.Job {
 	}
 }
 
+// Build has the engine build, and shows what it prints.
 func (w *Workshop) Build(t *testing.T, job jobs.Job) (string, *Printed, error) {
 	t.Helper()
 	out := &Printed{}

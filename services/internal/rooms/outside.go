@@ -1,0 +1,57 @@
+package rooms
+
+// client is the folder of the command line's packages.
+const client = "services/cmd/slipway/internal/"
+
+// bench is the folder of the bench's packages.
+const bench = "services/bench/internal/"
+
+// clientRules are those of the command line, which no room knows.
+func clientRules() []Rule {
+	return []Rule{
+		// The client: its commands, above who asks which server, above what is typed and shown.
+		{Package: "services/cmd/slipway", May: []string{client + "..."}},
+		{Package: client + "usage"},
+		{Package: client + "output", May: []string{client + "usage"}},
+		{Package: client + "prompt", May: []string{client + "usage"}},
+		{Package: client + "dockerfile", May: []string{client + "usage"}},
+		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
+		{Package: client + "session", May: []string{"proto/gen/...", client + "output", client + "prompt", client + "usage"}},
+		{Package: client + "follow", May: []string{"proto/gen/...", client + "output", client + "session"}},
+		{Package: client + "image", May: []string{
+			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
+		}},
+		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
+		{Package: client + "account", May: []string{
+			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
+		}},
+		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
+	}
+}
+
+// benchRules are those of who measures from outside.
+func benchRules() []Rule {
+	return []Rule{
+		// The bench: the table of sections, above what they measure, above the world of servers
+		// that they share. The index, solving and what packages become are measured without
+		// the rooms around them.
+		{Package: "services/bench", May: []string{bench + "..."}},
+		{Package: bench + "must"},
+		{Package: bench + "figure", May: []string{bench + "must"}},
+		{Package: bench + "process", May: []string{bench + "must"}},
+		{Package: bench + "engine"},
+		{Package: bench + "images", May: []string{bench + "must"}},
+		{Package: bench + "load", May: []string{bench + "engine", bench + "figure", bench + "must", bench + "process"}},
+		{Package: bench + "slipwayd", May: []string{bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process"}},
+		{Package: bench + "world", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "must", bench + "process", bench + "slipwayd",
+		}},
+		{Package: bench + "measure", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+		}},
+		{Package: bench + "conda", May: []string{
+			bench + "engine", bench + "figure", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
+		}},
+	}
+}
