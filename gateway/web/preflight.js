@@ -22,7 +22,7 @@ import { plain } from "./spec.js";
 export const answer = signal(/** @type {Answer} */ ({ state: "none" }));
 
 function asking() {
-  const body = { packages: packages.value, platforms: platforms.value };
+  const body = { packages: packages.value, platforms: platforms.value, forContainer: true };
   if (!body.packages) {
     answer.value = { state: "none" };
     return undefined;

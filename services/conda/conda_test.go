@@ -67,6 +67,8 @@ func start(t *testing.T) (condav1.CondaServiceClient, string) {
 			w.WriteHeader(http.StatusForbidden)
 		case strings.HasSuffix(r.URL.Path, "/linux-64/repodata.json") && (strings.HasPrefix(r.URL.Path, "/lab/") || strings.HasPrefix(r.URL.Path, "/private/")):
 			_, _ = io.WriteString(w, library)
+		case r.URL.Path == "/conda-forge/linux-64/repodata.json":
+			_, _ = io.WriteString(w, `{"packages.conda":{"procps-ng-4-0.conda":{"name":"procps-ng","version":"4","build":"0"}}}`)
 		case r.URL.Path == "/bioconda/linux-64/repodata.json":
 			_, _ = io.WriteString(w, `{"packages.conda":{"bwa-1-0.conda":{"name":"bwa","version":"1","build":"0"}}}`)
 		default:
@@ -194,6 +196,26 @@ func TestImpossible(t *testing.T) {
 	got, err = lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtols")})
 	if err != nil || len(got.GetConflict().GetMissing()) != 1 || !slices.Contains(got.GetConflict().GetMissing()[0].GetNearest(), "samtools") {
 		t.Errorf("of a name that is misspelt: %v, %v", got, err)
+	}
+}
+
+// TestForContainer: what every container gets is solved with the rest, and no suggestion
+// speaks of it.
+func TestForContainer(t *testing.T) {
+	t.Parallel()
+	room, _ := start(t)
+	got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20"), ForContainer: true})
+	if err != nil || !strings.Contains(chosen(got), "procps-ng=4") || !strings.Contains(chosen(got), "samtools=1.20") {
+		t.Errorf("got %v, %v", got, err)
+	}
+	got, err = lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.17"), ForContainer: true})
+	if err != nil || len(got.GetSuggestions()) == 0 {
+		t.Fatalf("got %v, %v", got, err)
+	}
+	for _, s := range got.GetSuggestions() {
+		if n := len(s.GetPackages()); n == 0 || n > 2 || strings.Contains(strings.Join(s.GetPackages(), " "), "procps") {
+			t.Errorf("the suggestion %q is %q", s.GetChange(), s.GetPackages())
+		}
 	}
 }
 

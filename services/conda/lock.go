@@ -87,7 +87,7 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q query) (locks []lo
 			return nil, nil, err
 		}
 		problem := solver.Problem{
-			Specs: q.specs, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newest,
+			Specs: q.specs, Fixed: q.base, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newest,
 			Names: &names{service: s, lists: lists, subdirs: []string{p.subdir, "noarch"}},
 		}
 		solution, refusal, err := s.answer(ctx, who, problem)

@@ -26,6 +26,7 @@ type query struct {
 	newest    time.Time // zero is any
 	format    conda.LockFormat
 	flexible  bool
+	base      int // so many of specs, the last ones, the caller has not named
 }
 
 // platform is one that environments are made for.
@@ -63,6 +64,10 @@ func (s *Service) read(in *condav1.LockQuery) (q query, err error) {
 	texts, names, err := wanted(in.GetPackages())
 	if err != nil {
 		return q, err
+	}
+	if in.GetForContainer() {
+		base := conda.BasePackages()
+		texts, q.base = slices.Concat(texts, base), len(base)
 	}
 	for _, text := range texts {
 		spec, err := conda.ParseMatchSpec(text)

@@ -34,6 +34,8 @@ type Channel struct {
 type Problem struct {
 	// Specs must all hold.
 	Specs []conda.MatchSpec
+	// Fixed is how many of Specs, the last ones, no suggestion may change.
+	Fixed int
 	// Channels stand best first.
 	Channels []Channel
 	// Flexible takes a package from a later channel where those of the first that has its

@@ -13,7 +13,7 @@ import (
 type Suggestion struct {
 	// Change is what to do, in words.
 	Change string `json:"change"`
-	// Packages are the request's specifications with the change.
+	// Packages are the request's specifications with the change, without the fixed ones.
 	Packages []string `json:"packages"`
 	// Channels are the request's, where the change adds one; else empty.
 	Channels []string `json:"channels,omitempty"`
@@ -33,7 +33,7 @@ func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) 
 	within, cancel := context.WithTimeout(ctx, limits.CondaSuggest)
 	defer cancel()
 	tries := limits.CondaTries
-	a := adviser{problem: p, conflict: c, tries: &tries, most: maxSuggestions, packages: len(p.Specs)}
+	a := adviser{problem: p, conflict: c, tries: &tries, most: maxSuggestions, packages: len(p.Specs) - p.Fixed}
 	a.look(within)
 	if len(a.out) == 0 {
 		a.combine(within)
@@ -58,7 +58,7 @@ type adviser struct {
 // look tries changes to each specification that is part of the conflict.
 func (a *adviser) look(ctx context.Context) {
 	for _, step := range []func(context.Context, conda.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
-		for at, spec := range a.problem.Specs {
+		for at, spec := range a.problem.Specs[:len(a.problem.Specs)-a.problem.Fixed] {
 			if a.isPart(spec) {
 				step(ctx, spec, at)
 			}
@@ -109,7 +109,7 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 		words[last] = "and " + words[last]
 	}
 	s.Change = strings.Join(words, ", ")
-	for _, spec := range p.Specs {
+	for _, spec := range p.Specs[:len(p.Specs)-p.Fixed] {
 		s.Packages = append(s.Packages, spec.String())
 	}
 	if len(p.Channels) != len(a.problem.Channels) {

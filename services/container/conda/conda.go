@@ -19,8 +19,6 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-const defaultBasePackages = "conda-forge::procps-ng"
-
 // Images are those of requests that name none.
 type Images struct {
 	// Mamba has micromamba, which installs packages in steps; "" is
@@ -95,11 +93,10 @@ func ReadFile(text string, usual Images) (Recipe, error) {
 // withOptions checks the options, and fills in the defaults.
 func withOptions(o *containerv1.CondaOptions, usual Images) (Recipe, error) {
 	r := Recipe{commands: o.GetCommands(), compile: o.GetCompile()}
-	packages := defaultBasePackages
+	r.basePackages = nouns.BasePackages()
 	if o != nil && o.BasePackages != nil {
-		packages = o.GetBasePackages()
+		r.basePackages = strings.Fields(o.GetBasePackages())
 	}
-	r.basePackages = strings.Fields(packages)
 	for _, spec := range r.basePackages {
 		if err := checkSpec(spec); err != nil {
 			return r, fault.In("packages.condaOpts.basePackages", err)

@@ -144,3 +144,7 @@ func (e Environment) WithChannels(channels []string) (Environment, error) {
 	e.Channels, e.text = channels, text
 	return e, nil
 }
+
+// BasePackages are specifications of what every container gets that does not say
+// otherwise: pipelines measure their tasks with ps.
+func BasePackages() []string { return []string{"conda-forge::procps-ng"} }

@@ -164,8 +164,10 @@ type LockQuery struct {
 	PlatformRefreshToken string `protobuf:"bytes,13,opt,name=platform_refresh_token,json=platformRefreshToken,proto3" json:"platform_refresh_token,omitempty"`
 	// Another name for platform_refresh_token, sent by existing clients.
 	TowerRefreshToken string `protobuf:"bytes,14,opt,name=tower_refresh_token,json=towerRefreshToken,proto3" json:"tower_refresh_token,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Whether the base packages are solved, too, that a container of these packages gets.
+	ForContainer  bool `protobuf:"varint,15,opt,name=for_container,json=forContainer,proto3" json:"for_container,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockQuery) Reset() {
@@ -294,6 +296,13 @@ func (x *LockQuery) GetTowerRefreshToken() string {
 		return x.TowerRefreshToken
 	}
 	return ""
+}
+
+func (x *LockQuery) GetForContainer() bool {
+	if x != nil {
+		return x.ForContainer
+	}
+	return false
 }
 
 // CondaPackages is a Conda environment, as a container request has it.
@@ -1588,7 +1597,7 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\x82\x01\n" +
 	"\x14SolvePackagesRequest\x12/\n" +
 	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\x129\n" +
-	"\bidentity\x18\x02 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"\xab\x06\n" +
+	"\bidentity\x18\x02 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"\xd0\x06\n" +
 	"\tLockQuery\x12A\n" +
 	"\bpackages\x18\x01 \x01(\v2\x1f.slipway.conda.v1.CondaPackagesB\x04\xe2A\x01\x02R\bpackages\x12\x1c\n" +
 	"\tplatforms\x18\x02 \x03(\tR\tplatforms\x12[\n" +
@@ -1604,7 +1613,8 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x15platform_workspace_id\x18\v \x01(\x03H\x00R\x13platformWorkspaceId\x88\x01\x01\x121\n" +
 	"\x12tower_workspace_id\x18\f \x01(\x03H\x01R\x10towerWorkspaceId\x88\x01\x01\x124\n" +
 	"\x16platform_refresh_token\x18\r \x01(\tR\x14platformRefreshToken\x12.\n" +
-	"\x13tower_refresh_token\x18\x0e \x01(\tR\x11towerRefreshToken\x1aB\n" +
+	"\x13tower_refresh_token\x18\x0e \x01(\tR\x11towerRefreshToken\x12#\n" +
+	"\rfor_container\x18\x0f \x01(\bR\fforContainer\x1aB\n" +
 	"\x14VirtualPackagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x18\n" +
