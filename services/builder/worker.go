@@ -99,39 +99,46 @@ func (w *Worker) Run(ctx context.Context) error {
 // attend keeps a taker for each thing that the engines can do, and tells the
 // build room of every change.
 func (w *Worker) attend(ctx, work context.Context) {
-	takers := map[queue]context.CancelFunc{}
-	var all sync.WaitGroup
-	defer all.Wait()
+	t := takers{stop: map[queue]context.CancelFunc{}}
+	defer t.all.Wait()
 	var announced string
 	var announcedAt time.Time
-	for {
+	for more := true; more; more = retry.Sleep(ctx, w.timeouts.look) {
 		skills := w.skills()
-		for q := range skills {
-			if takers[q] == nil {
-				qctx, stop := context.WithCancel(ctx)
-				takers[q] = stop
-				all.Go(func() { w.take(qctx, work, q) })
-			}
-		}
-		for q, stop := range takers {
-			if skills[q] == nil {
-				stop()
-				delete(takers, q)
-			}
-		}
+		t.match(skills, func(q queue) {
+			qctx, stop := context.WithCancel(ctx)
+			t.stop[q] = stop
+			t.all.Go(func() { w.take(qctx, work, q) })
+		})
 		p := w.presence(skills)
 		if now := fingerprint(p); now != announced || w.Now().Sub(announcedAt) >= w.timeouts.presence {
 			announced, announcedAt = now, w.Now()
 			w.announce(p)
 		}
-		if !retry.Sleep(ctx, w.timeouts.look) {
-			break
+	}
+	t.match(nil, nil)
+	w.announce(w.leaving())
+}
+
+// takers take the jobs of a queue each, until they are stopped.
+type takers struct {
+	stop map[queue]context.CancelFunc
+	all  sync.WaitGroup
+}
+
+// match starts those that are missing, and stops those that nobody can work for.
+func (t *takers) match(skills map[queue]Engine, start func(queue)) {
+	for q := range skills {
+		if t.stop[q] == nil {
+			start(q)
 		}
 	}
-	for _, stop := range takers {
-		stop()
+	for q, stop := range t.stop {
+		if skills[q] == nil {
+			stop()
+			delete(t.stop, q)
+		}
 	}
-	w.announce(w.leaving())
 }
 
 // queue is what one consumer is for.

@@ -104,27 +104,15 @@ func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit)
 	}
 	defer done()
 	m := &meter{in: in, packed: a.size}
-	r, names := tar.NewReader(m), 0
+	entries := &entries{meter: m, tar: tar.NewReader(m)}
 	for range limits.ArtifactEntries {
-		if err := ctx.Err(); err != nil {
+		h, err := entries.next(ctx)
+		if h == nil {
 			return err
-		}
-		h, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return unreadable(err)
-		}
-		if err := m.announced(h); err != nil {
-			return err
-		}
-		if names += len(h.Name) + len(h.Linkname); names > 2*limits.ArtifactNames { // hard links are remembered by both
-			return bad("it has names of more than %d MiB", 2*limits.ArtifactNames>>20)
 		}
 		name, err := entry(h)
 		if err == nil {
-			err = show(h, name, content{r})
+			err = show(h, name, content{entries.tar})
 		}
 		if errors.Is(err, errStop) {
 			return nil
@@ -134,6 +122,34 @@ func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit)
 		}
 	}
 	return bad("it has more than %d entries", limits.ArtifactEntries)
+}
+
+// entries are those of one archive, in order, within their bounds.
+type entries struct {
+	meter *meter
+	tar   *tar.Reader
+	names int // the length of all names, in bytes
+}
+
+// next is nil at the end, and where there is an error.
+func (e *entries) next(ctx context.Context) (*tar.Header, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	h, err := e.tar.Next()
+	if errors.Is(err, io.EOF) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	if err := e.meter.announced(h); err != nil {
+		return nil, err
+	}
+	if e.names += len(h.Name) + len(h.Linkname); e.names > 2*limits.ArtifactNames { // hard links are remembered by both
+		return nil, bad("it has names of more than %d MiB", 2*limits.ArtifactNames>>20)
+	}
+	return h, nil
 }
 
 // entry is the clean name of an entry of a kind that packages have; "" for one

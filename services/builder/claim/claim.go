@@ -51,7 +51,7 @@ func New(nc *nats.Conn, log *slog.Logger) (*Claims, error) {
 // Take implements layering.Claims. A holder that was silent for limits.LayerSilence, by
 // the clock of who waits, has lost its claim to the first who says so.
 func (c *Claims) Take(ctx context.Context, name string, wait bool, usable func(record []byte) bool) (layering.Claim, bool, error) {
-	claim, found, err := c.take(ctx, name, wait, usable)
+	claim, found, err := c.take(ctx, &attempt{name: name, wait: wait, usable: usable})
 	switch {
 	case err != nil && ctx.Err() == nil && !c.failed.Swap(true):
 		c.log.Warn("Layers are not shared with other workers right now; each makes its own", "err", err)
@@ -64,35 +64,48 @@ func (c *Claims) Take(ctx context.Context, name string, wait bool, usable func(r
 	return claim, found, err
 }
 
-func (c *Claims) take(ctx context.Context, name string, wait bool, usable func(record []byte) bool) (*holding, bool, error) {
-	kv, err := c.open(ctx)
-	if err != nil {
+// attempt is somebody who wants a claim.
+type attempt struct {
+	kv     jetstream.KeyValue
+	name   string
+	wait   bool
+	usable func(record []byte) bool
+	// late is when they have waited long enough.
+	late <-chan time.Time
+}
+
+func (c *Claims) take(ctx context.Context, a *attempt) (h *holding, found bool, err error) {
+	if a.kv, err = c.open(ctx); err != nil {
 		return nil, false, err
 	}
-	late := c.After(limits.LayerWait)
+	a.late = c.After(limits.LayerWait)
 	for ctx.Err() == nil {
-		e, err := latest(ctx, kv, name)
-		if err != nil {
-			return nil, false, err
-		}
-		switch {
-		case e.revision > 0 && len(e.value) > 0 && usable(e.value):
-			return nil, true, nil
-		case e.revision > 0 && len(e.value) == 0 && !wait:
-			return nil, false, nil
-		case e.revision > 0 && len(e.value) == 0:
-			if e.revision, err = c.await(ctx, kv, name, late); err != nil {
-				return nil, false, err
-			}
-			if e.revision == 0 {
-				continue // there is something new to look at
-			}
-		}
-		if h, err := c.hold(ctx, kv, name, e.revision); h != nil || err != nil {
-			return h, false, err
+		h, found, again, err := c.once(ctx, a)
+		if !again {
+			return h, found, err
 		}
 	}
 	return nil, false, ctx.Err()
+}
+
+// once looks, waits while another holds the claim, and then takes it. again says that
+// another was faster, or that there is something new to look at.
+func (c *Claims) once(ctx context.Context, a *attempt) (h *holding, found, again bool, err error) {
+	e, err := latest(ctx, a.kv, a.name)
+	switch {
+	case err != nil:
+		return nil, false, false, err
+	case e.isRecord() && a.usable(e.value):
+		return nil, true, false, nil
+	case e.isClaim() && !a.wait:
+		return nil, false, false, nil
+	case e.isClaim():
+		if e.revision, err = c.await(ctx, a.kv, a.name, a.late); err != nil || e.revision == 0 {
+			return nil, false, err == nil, err
+		}
+	}
+	h, err = c.hold(ctx, a.kv, a.name, e.revision)
+	return h, false, h == nil && err == nil, err
 }
 
 // open finds the bucket, which the build room makes.
@@ -117,6 +130,10 @@ type entry struct {
 	revision uint64
 	value    []byte
 }
+
+// isClaim says that somebody makes the layer, isRecord that it was made.
+func (e entry) isClaim() bool  { return e.revision > 0 && len(e.value) == 0 }
+func (e entry) isRecord() bool { return e.revision > 0 && len(e.value) > 0 }
 
 func latest(ctx context.Context, kv jetstream.KeyValue, name string) (entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -64,43 +64,50 @@ func (r *reading) each(ctx context.Context, l Layer, f func(k int, h *tar.Header
 }
 
 func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Header, content io.Reader) error) error {
-	most := int64(harmless)
+	files := length{most: harmless}
 	if l.Size > 0 {
-		most = max(most, l.Size*proportion)
+		files.most = max(files.most, l.Size*proportion)
 	}
-	stream := &bounded{in: unpacked, left: most, total: &r.bytes, most: r.limits.Bytes}
+	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, most: r.limits.Bytes}
 	r.archive.Reset(stream)
 	archive := tar.NewReader(r.archive)
-	var logical int64
 	for k := 0; ; k++ {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			_, err = io.Copy(io.Discard, stream)
 			return err
 		}
+		if err == nil {
+			err = r.admit(h, &files)
+		}
+		if err == nil && h.Typeflag != tar.TypeXGlobalHeader {
+			err = f(k, h, archive)
+		}
 		if err != nil {
 			return err
 		}
-		if r.entries++; r.limits.Entries > 0 && r.entries > r.limits.Entries {
-			return refuse("is of an image with more than %d entries", r.limits.Entries)
-		}
-		// A sparse file holds more than its bytes in the stream.
-		if header(h, "").Typeflag == tar.TypeReg {
-			logical += h.Size
-		}
-		if h.Size < 0 || logical < 0 || logical > most {
-			return errProportion()
-		}
-		if r.limits.Bytes > 0 && logical > r.limits.Bytes {
-			return errBytes(r.limits.Bytes)
-		}
-		if h.Typeflag == tar.TypeXGlobalHeader {
-			continue
-		}
-		if err := f(k, h, archive); err != nil {
-			return err
-		}
 	}
+}
+
+// length is how long the files of a layer are together, and may be, in bytes. A sparse
+// file holds more than its bytes in the stream.
+type length struct{ sum, most int64 }
+
+// admit counts an entry, and refuses the one that is too much.
+func (r *reading) admit(h *tar.Header, files *length) error {
+	if r.entries++; r.limits.Entries > 0 && r.entries > r.limits.Entries {
+		return refuse("is of an image with more than %d entries", r.limits.Entries)
+	}
+	if header(h, "").Typeflag == tar.TypeReg {
+		files.sum += h.Size
+	}
+	if h.Size < 0 || files.sum < 0 || files.sum > files.most {
+		return errProportion()
+	}
+	if r.limits.Bytes > 0 && files.sum > r.limits.Bytes {
+		return errBytes(r.limits.Bytes)
+	}
+	return nil
 }
 
 func errProportion() error { return refuse("unpacks to more than is in proportion to its size") }

@@ -78,6 +78,18 @@ func notKept(repository string) string {
 		"later builds are slower. Keep a login at the platform that may push there"
 }
 
+// reportCache tells whom it concerns which cache the daemon has pushed, and who watches
+// the build that it has pushed none where it was to.
+func reportCache(job jobs.Job, response map[string]string, wanted bool, out jobs.Output) {
+	cache := exportedCache(response)
+	if job.Exported != nil {
+		job.Exported(cache)
+	}
+	if cache == "" && wanted { // the daemon says nothing of it
+		out.Print("", notKept(job.Target.GetCacheRepository()))
+	}
+}
+
 // exportedCache is the digest of the cache manifest that a daemon has pushed; "" for
 // none.
 func exportedCache(response map[string]string) string {

@@ -33,6 +33,22 @@ func (b *Engine) watchDisk(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil) }
 }
 
+// withinDisk is watchDisk for a build at a daemon, where that is the local one. Its end
+// gives back what a build has left that filled the disk.
+func (b *Engine) withinDisk(ctx context.Context, name string, c *client.Client) (context.Context, func()) {
+	if name != local {
+		return ctx, func() {}
+	}
+	ctx, unwatch := b.watchDisk(ctx)
+	began := time.Now()
+	return ctx, func() {
+		if errors.Is(context.Cause(ctx), errDisk) {
+			b.giveBack(c, began)
+		}
+		unwatch()
+	}
+}
+
 // giveBack removes from a daemon's cache what came to it since a time and nobody
 // uses: a build that filled the disk leaves nothing that another would want to find.
 func (b *Engine) giveBack(c *client.Client, since time.Time) {

@@ -87,17 +87,8 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	}
 	share := b.share(name, short(job.CacheScope))
 	defer share.Release()
-	if name == local {
-		var unwatch func()
-		ctx, unwatch = b.watchDisk(ctx)
-		defer unwatch()
-		began := time.Now()
-		defer func() {
-			if errors.Is(context.Cause(ctx), errDisk) {
-				b.giveBack(c, began)
-			}
-		}()
-	}
+	ctx, end := b.withinDisk(ctx, name, c)
+	defer end()
 	l := b.o.Logins(job)
 	from := newSources(b.o.Registries, l, job)
 	keys, err := newKeyring(job, l, b.o.Registries, from)
@@ -108,7 +99,6 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	if err != nil {
 		return "", err
 	}
-	opt.SourcePolicyProvider = policysession.NewPolicyProvider(from.decide)
 	if err := keys.addCache(ctx, &opt, job, dirs.cache, out); err != nil {
 		return "", err
 	}
@@ -122,23 +112,13 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	}
 	<-printed
 	if err != nil {
-		f := p.failure(ctx, err, share.OutOfMemory)
-		if why := from.refused(); why != "" && f.Reason == jobs.Build {
-			f.Message = p.redact(why)
-		}
-		return "", f
+		return "", from.blame(p.failure(ctx, err, share.OutOfMemory), p.redact)
 	}
 	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
 	if digest == "" {
 		return "", jobs.Internal.Failure("The build service's daemon did not say what it made", nil)
 	}
-	cache := exportedCache(r.ExporterResponse)
-	if job.Exported != nil {
-		job.Exported(cache)
-	}
-	if cache == "" && len(opt.CacheExports) > 0 { // the daemon says nothing of it
-		out.Print("", notKept(job.Target.GetCacheRepository()))
-	}
+	reportCache(job, r.ExporterResponse, len(opt.CacheExports) > 0, out)
 	if job.Recipe.GetConfig() == nil {
 		return digest, nil
 	}
@@ -191,12 +171,13 @@ func (b *Engine) options(job jobs.Job, dirs *folders, keys *keyring, share step.
 		return client.SolveOpt{}, err
 	}
 	return client.SolveOpt{
-		Frontend:      "dockerfile.v0",
-		FrontendAttrs: attributes(job, share),
-		LocalMounts:   map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
-		SharedKey:     sharedKey(job),
-		Session:       []session.Attachable{keys},
-		Exports:       []client.ExportEntry{{Type: client.ExporterImage, Attrs: exported(job)}},
+		Frontend:             "dockerfile.v0",
+		FrontendAttrs:        attributes(job, share),
+		LocalMounts:          map[string]fsutil.FS{"dockerfile": dockerfile, "context": files},
+		SharedKey:            sharedKey(job),
+		Session:              []session.Attachable{keys},
+		SourcePolicyProvider: policysession.NewPolicyProvider(keys.sources.decide),
+		Exports:              []client.ExportEntry{{Type: client.ExporterImage, Attrs: exported(job)}},
 	}, nil
 }
 

@@ -97,6 +97,14 @@ func (s *sources) refused() string {
 	return strings.TrimPrefix(s.last, "docker-image://")
 }
 
+// blame names the image that was refused, where that is why a build failed.
+func (s *sources) blame(f *jobs.Failure, redact func(string) string) *jobs.Failure {
+	if why := s.refused(); why != "" && f.Reason == jobs.Build {
+		f.Message = redact(why)
+	}
+	return f
+}
+
 func (s *sources) refusal(ctx context.Context, identifier string) string {
 	scheme, name, _ := strings.Cut(identifier, "://")
 	switch scheme {

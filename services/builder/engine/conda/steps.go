@@ -42,21 +42,8 @@ func (e *environment) remainder(packages []layering.Package) (remainder, error) 
 	}
 	for i, p := range packages {
 		for _, s := range p.LinkScripts {
-			switch rec := e.records[i]; s.Effect() {
-			case artifact.MustRun:
-				line, err := linkLine(rec, s)
-				if err != nil {
-					return left, err
-				}
-				if left.links = append(left.links, line); len(left.links) > 1 {
-					continue
-				}
-				left.why = fmt.Sprintf("The package %s %s %s runs a script when it is installed (%s)", rec.Name, rec.Version, rec.Build, s.Path)
-			case artifact.Message:
-				for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
-					e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
-				}
-			case artifact.Nothing:
+			if err := e.script(&left, e.records[i], s); err != nil {
+				return left, err
 			}
 		}
 	}
@@ -64,6 +51,32 @@ func (e *environment) remainder(packages []layering.Package) (remainder, error) 
 		return left, jobs.Build.Failure(fmt.Sprintf("%d scripts of packages would have to be run; the maximum is %d", n, limits.CondaScripts), nil)
 	}
 	return left, nil
+}
+
+// script adds a package's script to what is left, or prints what it would say.
+func (e *environment) script(left *remainder, rec conda.Record, s artifact.Script) error {
+	switch s.Effect() {
+	case artifact.MustRun:
+		return left.link(rec, s)
+	case artifact.Message:
+		for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
+			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
+		}
+	case artifact.Nothing:
+	}
+	return nil
+}
+
+// link adds a script that has to be run; the first of them says why.
+func (r *remainder) link(rec conda.Record, s artifact.Script) error {
+	line, err := linkLine(rec, s)
+	if err != nil {
+		return err
+	}
+	if r.links = append(r.links, line); len(r.links) == 1 {
+		r.why = fmt.Sprintf("The package %s %s %s runs a script when it is installed (%s)", rec.Name, rec.Version, rec.Build, s.Path)
+	}
+	return nil
 }
 
 // words may stand in a line of the installer's.
