@@ -21,28 +21,33 @@ func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
 		if !ok {
 			continue
 		}
-		response := op.Responses.Value(e.Status)
-		if response == nil {
+		if op.Responses.Value(e.Status) == nil {
 			return fmt.Errorf("the example %s is answered %s, which the document does not have", e.Name, e.Status)
 		}
-		success := strings.HasPrefix(e.Status, "2")
-		if success {
-			setPath(op, values)
-			if err := asks(op, e); err != nil {
-				return fmt.Errorf("the example %s: %w", e.Name, err)
-			}
-			if strings.Contains(e.Path, "?") {
-				calls = append(calls, fmt.Sprintf("- `%s %s`: %s", e.Method, e.Path, e.Comment))
-			}
-		}
-		if err := d.replies(op, e); err != nil {
+		if err := d.show(op, e, values); err != nil {
 			return fmt.Errorf("the example %s: %w", e.Name, err)
+		}
+		if succeeds(e) && strings.Contains(e.Path, "?") {
+			calls = append(calls, fmt.Sprintf("- `%s %s`: %s", e.Method, e.Path, e.Comment))
 		}
 	}
 	if len(calls) > 0 {
 		op.Description = strings.TrimSpace(op.Description + "\n\nFor example:\n\n" + strings.Join(calls, "\n"))
 	}
 	return lacks(op)
+}
+
+func succeeds(e contracttest.Example) bool { return strings.HasPrefix(e.Status, "2") }
+
+// show adds an example of what is returned, and where that is a success, of what is sent.
+func (d *document) show(op *openapi3.Operation, e contracttest.Example, values map[string]string) error {
+	if succeeds(e) {
+		setPath(op, values)
+		if err := asks(op, e); err != nil {
+			return err
+		}
+	}
+	return d.replies(op, e)
 }
 
 // fits says whether an example calls an operation, and with which values in its

@@ -47,28 +47,15 @@ It succeeds when the images differ in nothing else, and fails when they do.`,
 			if output != "text" && output != "json" {
 				return fmt.Errorf("--output must be text or json, not %q", output)
 			}
-			cfg, err := load(cmd)
+			o, err := comparison(cmd, server, tokenFile, args)
 			if err != nil {
-				return err
-			}
-			o := compare.Options{Config: cfg, Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
-			if o.Token, err = tokenOf(tokenFile); err != nil {
-				return err
-			}
-			if err := readRequest(cmd, args, &o); err != nil {
 				return err
 			}
 			report, err := compare.Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			if output == "json" {
-				encode := json.NewEncoder(cmd.OutOrStdout())
-				encode.SetIndent("", "  ")
-				err = encode.Encode(report)
-			} else {
-				printReport(cmd.OutOrStdout(), report)
-			}
+			err = printReport(cmd.OutOrStdout(), report, output)
 			if err == nil && !report.Equal() {
 				err = fmt.Errorf("the images differ in %d ways", len(report.Differences))
 			}
@@ -79,6 +66,19 @@ It succeeds when the images differ in nothing else, and fails when they do.`,
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "A file with an access token (default: SLIPWAY_TOKEN, or none).")
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "How to print: text, or json with direct, classic, lock, names, records, differences and known.")
 	return cmd
+}
+
+// comparison is what the arguments ask for.
+func comparison(cmd *cobra.Command, server, tokenFile string, args []string) (compare.Options, error) {
+	o := compare.Options{Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
+	var err error
+	if o.Config, err = load(cmd); err != nil {
+		return o, err
+	}
+	if o.Token, err = tokenOf(tokenFile); err != nil {
+		return o, err
+	}
+	return o, readRequest(cmd, args, &o)
 }
 
 func tokenOf(file string) (string, error) {
@@ -109,8 +109,14 @@ func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
 	return err
 }
 
-// printReport quotes what images hold: nothing in it may steer a terminal.
-func printReport(out io.Writer, r compare.Report) {
+// printReport prints JSON, or text. The latter quotes what images hold: nothing in it may
+// steer a terminal.
+func printReport(out io.Writer, r compare.Report, format string) error {
+	if format == "json" {
+		encode := json.NewEncoder(out)
+		encode.SetIndent("", "  ")
+		return encode.Encode(r)
+	}
 	for _, d := range r.Differences {
 		fmt.Fprintf(out, "%q: %q: %q, installed %q\n", d.Path, d.What, d.Direct, d.Classic)
 	}
@@ -118,4 +124,5 @@ func printReport(out io.Writer, r compare.Report) {
 		fmt.Fprintf(out, "known: %d: %s, e.g. %q\n", k.Count, k.Why, k.Example)
 	}
 	fmt.Fprintf(out, "%d names and %d records of %s and %s: %d differences\n", r.Names, r.Records, r.Direct, r.Classic, len(r.Differences))
+	return nil
 }

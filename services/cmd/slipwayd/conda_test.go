@@ -20,7 +20,9 @@ func TestReportsSteerNoTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	printReport(&out, report)
+	if err := printReport(&out, report, "text"); err != nil {
+		t.Fatal(err)
+	}
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	if len(lines) != 3 || strings.ContainsFunc(strings.Join(lines, ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
 		t.Errorf("the report is %q", out.String())

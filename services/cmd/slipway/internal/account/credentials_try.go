@@ -19,15 +19,13 @@ import (
 // usualRegistry is the one that a login is for where none is named.
 const usualRegistry = "docker.io"
 
-// noVerifyFlag adds --no-verify.
-func noVerifyFlag(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("no-verify", false, "Keep the login without trying it at the registry.")
-}
-
 // try has the server log in at a registry, as it will when it pulls, so that a login
 // that does not work is not kept. was is what is kept already; nil for nothing. Where no
-// password was given there is nothing to try.
-func try(ctx context.Context, c *session.Client, spec *platformv1.CredentialsSpec, was *platformv1.CredentialsRecord) (*inspectv1.Login, error) {
+// password was given, or none that the server uses itself, there is nothing to try.
+func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *platformv1.CredentialsSpec, was *platformv1.CredentialsRecord) (*inspectv1.Login, error) {
+	if f.keysFile != "" || f.unseen {
+		return nil, nil
+	}
 	given := func(name string) string { return spec.GetKeys().GetFields()[name].GetStringValue() }
 	login := &inspectv1.Login{
 		UserName: cmp.Or(given("userName"), shownKey(was, "userName")), Password: given("password"),

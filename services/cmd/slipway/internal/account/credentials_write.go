@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/prompt"
@@ -25,7 +24,8 @@ type credentialsFlags struct {
 	password                                  prompt.Secret
 	registry, username, description, provider string
 	keysFile                                  string
-	ask                                       bool
+	// ask asks for the password; unseen keeps a login that was not tried.
+	ask, unseen bool
 }
 
 func (f *credentialsFlags) add(cmd *cobra.Command) {
@@ -36,6 +36,7 @@ func (f *credentialsFlags) add(cmd *cobra.Command) {
 	f.password = prompt.Secret{What: "password"}
 	f.password.Add(cmd)
 	flags.StringVar(&f.keysFile, "keys-file", "", "A `file` with a JSON object of keys, for other providers; - for standard input.")
+	flags.BoolVar(&f.unseen, "no-verify", false, "Keep the login without trying it at the registry.")
 	for _, name := range []string{"registry", "username", "description"} {
 		usage.Offer(cmd, name)
 	}
@@ -68,6 +69,19 @@ func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platfo
 	password, err := f.password.Read(d, "Password")
 	spec.Keys.Fields["password"] = structpb.NewStringValue(password)
 	return spec, err
+}
+
+// complete says what is missing of credentials that are new.
+func (f *credentialsFlags) complete() error {
+	switch isRegistry := f.provider == registryProvider; {
+	case f.keysFile != "":
+		return nil
+	case !isRegistry:
+		return usage.Errorf("--keys-file is needed for the provider %s", f.provider)
+	case f.username == "":
+		return usage.Errorf("--username is needed")
+	}
+	return nil
 }
 
 func (f *credentialsFlags) readKeys(d *prompt.Dialogue, into *structpb.Struct) error {
@@ -110,15 +124,11 @@ The server tries the login before it is kept, and uses it from then on, at once.
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.provider, "provider", registryProvider, "What the keys are for; all but "+registryProvider+" need --keys-file.")
 	usage.Offer(cmd, "provider", registryProvider)
-	unseen := noVerifyFlag(cmd)
 	workspace := session.WorkspaceFlag(cmd, s, "to keep it in")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.provider == registryProvider && f.keysFile == "" && f.username == "" {
-			return usage.Errorf("--username is needed")
-		}
-		if f.provider != registryProvider && f.keysFile == "" {
-			return usage.Errorf("--keys-file is needed for the provider %s", f.provider)
+		if err := f.complete(); err != nil {
+			return err
 		}
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -129,11 +139,9 @@ The server tries the login before it is kept, and uses it from then on, at once.
 			return err
 		}
 		spec.Name, spec.Provider = &args[0], &f.provider
-		var tried *inspectv1.Login
-		if f.keysFile == "" && !*unseen {
-			if tried, err = try(cmd.Context(), c, spec, nil); err != nil {
-				return err
-			}
+		tried, err := f.try(cmd.Context(), c, spec, nil)
+		if err != nil {
+			return err
 		}
 		var res platformv1.CreateCredentialsResponse
 		what := session.Call{Method: http.MethodPost, Path: "/api/credentials", Query: query, Signed: true, Body: &platformv1.CredentialsBody{Credentials: spec}}
@@ -161,7 +169,6 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 	cmd.Flags().BoolVar(&f.ask, "password", false, "Ask for a new password.")
 	cmd.Flags().StringVar(&name, "name", "", "The new name.")
 	usage.Offer(cmd, "name")
-	unseen := noVerifyFlag(cmd)
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
 	cmd.ValidArgsFunction = offersCredentials(s, workspace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -176,18 +183,16 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 		if cmd.Flags().Changed("name") {
 			spec.Name = &name
 		}
-		if spec.Name == nil && spec.Description == nil && len(spec.GetKeys().GetFields()) == 0 {
+		if isEmpty(spec) {
 			return usage.Errorf("nothing is to change; say what")
 		}
 		kept, err := keptCredentials(cmd.Context(), c, query, args[0])
 		if err != nil {
 			return err
 		}
-		var tried *inspectv1.Login
-		if f.keysFile == "" && !*unseen {
-			if tried, err = try(cmd.Context(), c, spec, kept); err != nil {
-				return err
-			}
+		tried, err := f.try(cmd.Context(), c, spec, kept)
+		if err != nil {
+			return err
 		}
 		what := session.Call{Method: http.MethodPut, Path: "/api/credentials/" + kept.GetId(), Query: query, Signed: true, Body: &platformv1.CredentialsBody{Credentials: spec}}
 		if _, err := c.Do(cmd.Context(), what, nil); err != nil {
@@ -198,4 +203,8 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+func isEmpty(spec *platformv1.CredentialsSpec) bool {
+	return spec.Name == nil && spec.Description == nil && len(spec.GetKeys().GetFields()) == 0
 }

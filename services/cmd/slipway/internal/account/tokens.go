@@ -108,17 +108,7 @@ command uses too.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
-			_, list, err := tokens(ctx, c)
-			var out []cobra.Completion
-			for _, r := range list.GetTokens() {
-				out = append(out, session.Offer(output.Tallied(r.GetId()), r.GetName()))
-			}
-			for _, r := range list.GetSessions() {
-				out = append(out, session.Offer(output.Tallied(r.GetId()), "session of "+r.GetClientId()))
-			}
-			return out, err
-		}),
+		ValidArgsFunction: s.Offers(offersTokens),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "End all of them.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -129,26 +119,44 @@ command uses too.`,
 		if all {
 			return c.Remove(cmd, session.Call{Path: "/api/tokens/delete-all"}, "all tokens")
 		}
-		_, list, err := tokens(cmd.Context(), c)
+		return deleteTokens(cmd, c, args)
+	}
+	return cmd
+}
+
+// offersTokens are the ids of tokens and sessions, for a shell to complete.
+func offersTokens(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
+	_, list, err := tokens(ctx, c)
+	var out []cobra.Completion
+	for _, r := range list.GetTokens() {
+		out = append(out, session.Offer(output.Tallied(r.GetId()), r.GetName()))
+	}
+	for _, r := range list.GetSessions() {
+		out = append(out, session.Offer(output.Tallied(r.GetId()), "session of "+r.GetClientId()))
+	}
+	return out, err
+}
+
+// deleteTokens ends tokens and sessions by their ids or names; a session has no name.
+func deleteTokens(cmd *cobra.Command, c *session.Client, names []string) error {
+	_, list, err := tokens(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	known := list.GetTokens()
+	for _, r := range list.GetSessions() {
+		known = append(known, &platformv1.TokenRecord{Id: r.GetId(), Name: output.Tallied(r.GetId())})
+	}
+	for _, name := range names {
+		id, err := idOf(known, name, "token or session", func(r *platformv1.TokenRecord) (string, string) { return output.Tallied(r.GetId()), r.GetName() })
 		if err != nil {
 			return err
 		}
-		known := list.GetTokens()
-		for _, r := range list.GetSessions() {
-			known = append(known, &platformv1.TokenRecord{Id: r.GetId(), Name: output.Tallied(r.GetId())})
+		if err := c.Remove(cmd, session.Call{Path: "/api/tokens/" + id}, "token "+name); err != nil {
+			return err
 		}
-		for _, name := range args {
-			id, err := idOf(known, name, "token or session", func(r *platformv1.TokenRecord) (string, string) { return output.Tallied(r.GetId()), r.GetName() })
-			if err != nil {
-				return err
-			}
-			if err := c.Remove(cmd, session.Call{Path: "/api/tokens/" + id}, "token "+name); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
-	return cmd
+	return nil
 }
 
 // idOf finds what has an id, or else a name.

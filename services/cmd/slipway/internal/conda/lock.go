@@ -62,15 +62,7 @@ known; the build itself has resolved it again.
 			as = ""
 		}
 		if build != "" {
-			id, err := image.BuildOf(cmd.Context(), c, build)
-			if err != nil {
-				return err
-			}
-			raw, err := c.Do(cmd.Context(), image.BuildLockCall(id, as), nil)
-			if err != nil {
-				return fmt.Errorf("reading the lock of the build: %w", err)
-			}
-			return printLock(cmd, raw, format)
+			return lockOfBuild(cmd, c, build, as, format)
 		}
 		q, err := f.query(cmd, c, args)
 		if err != nil {
@@ -94,6 +86,19 @@ func ofBuild(cmd *cobra.Command, args []string) error {
 		}
 	}
 	return nil
+}
+
+// lockOfBuild prints the lock that a build was started with.
+func lockOfBuild(cmd *cobra.Command, c *session.Client, build, as string, format *output.Format) error {
+	id, err := image.BuildOf(cmd.Context(), c, build)
+	if err != nil {
+		return err
+	}
+	raw, err := c.Do(cmd.Context(), image.BuildLockCall(id, as), nil)
+	if err != nil {
+		return fmt.Errorf("reading the lock of the build: %w", err)
+	}
+	return printLock(cmd, raw, format)
 }
 
 // printLock writes a lock as the server does: as JSON, or as the text of a file.

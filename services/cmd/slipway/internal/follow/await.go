@@ -22,35 +22,55 @@ func Await(ctx context.Context, c *session.Client, res *containerv1.SubmitContai
 
 // untilMade follows one build after another.
 func untilMade(ctx context.Context, c *session.Client, res *containerv1.SubmitContainerResponse, show *Console) error {
-	followed := map[string]bool{}
+	followed := map[string]bool{"": true}
 	for id := res.GetBuildId(); ; {
-		if id != "" && !followed[id] {
+		if !followed[id] {
 			followed[id] = true
-			end, err := newFollower(c, id, show.show).run(ctx)
-			if err != nil {
-				return comeBack(ctx, res, id, err)
-			}
-			if err := end.fault(id); err != nil {
+			if err := untilEnded(ctx, c, res, id, show); err != nil {
 				return err
 			}
 		}
 		if res.GetRequestId() == "" {
 			return nil
 		}
-		var now containerv1.GetContainerStatusResponse
-		if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha2/container/" + res.GetRequestId() + "/status"}, &now); err != nil {
-			return comeBack(ctx, res, id, fmt.Errorf("reading the status: %w", err))
+		now, err := statusOf(ctx, c, res.GetRequestId())
+		if err != nil {
+			return comeBack(ctx, res, id, err)
 		}
 		if now.GetStatus() == "DONE" {
 			return (&ending{Succeeded: now.GetSucceeded(), Reason: now.GetReason()}).fault(now.GetBuildId())
 		}
-		if id = now.GetBuildId(); id == "" || followed[id] {
-			select {
-			case <-time.After(time.Second):
-			case <-ctx.Done():
-				return comeBack(ctx, res, id, ctx.Err())
-			}
+		if id = now.GetBuildId(); followed[id] && !pause(ctx) {
+			return comeBack(ctx, res, id, ctx.Err())
 		}
+	}
+}
+
+// untilEnded follows one build.
+func untilEnded(ctx context.Context, c *session.Client, res *containerv1.SubmitContainerResponse, id string, show *Console) error {
+	end, err := newFollower(c, id, show.show).run(ctx)
+	if err != nil {
+		return comeBack(ctx, res, id, err)
+	}
+	return end.fault(id)
+}
+
+// statusOf is how far a request is.
+func statusOf(ctx context.Context, c *session.Client, request string) (*containerv1.GetContainerStatusResponse, error) {
+	now := &containerv1.GetContainerStatusResponse{}
+	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha2/container/" + request + "/status"}, now); err != nil {
+		return nil, fmt.Errorf("reading the status: %w", err)
+	}
+	return now, nil
+}
+
+// pause waits a second; false says that the context ended meanwhile.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(time.Second):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -44,15 +45,7 @@ one of them.`,
 		if workspace != 0 {
 			image.PlatformWorkspaceId = &workspace
 		}
-		what := session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}
-		if platform != "" {
-			what.Query = url.Values{"platform": {platform}}
-		}
-		var res inspectv1.InspectImageResponse
-		raw, err := c.Do(cmd.Context(), what, &res)
-		if err == nil && res.GetContainer() == nil && res.GetIndex() == nil {
-			err = errors.New("the answer describes no image; check --server")
-		}
+		raw, res, err := inspect(cmd.Context(), c, image, platform)
 		if err != nil {
 			return fmt.Errorf("inspecting %s: %w", args[0], err)
 		}
@@ -62,6 +55,20 @@ one of them.`,
 		return format.Print(cmd.OutOrStdout(), raw, containerTable(res.GetContainer()))
 	}
 	return cmd
+}
+
+// inspect asks the server for an image, or for what it is for one platform.
+func inspect(ctx context.Context, c *session.Client, image *inspectv1.ImageQuery, platform string) (raw []byte, res *inspectv1.InspectImageResponse, err error) {
+	what := session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}
+	if platform != "" {
+		what.Query = url.Values{"platform": {platform}}
+	}
+	res = &inspectv1.InspectImageResponse{}
+	raw, err = c.Do(ctx, what, res)
+	if err == nil && res.GetContainer() == nil && res.GetIndex() == nil {
+		err = errors.New("the answer describes no image; check --server")
+	}
+	return raw, res, err
 }
 
 func containerTable(i *inspectv1.ContainerInspection) output.Table {
