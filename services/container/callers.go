@@ -14,6 +14,7 @@ func Callers() rpc.Callers {
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_SubmitContainer_FullMethodName,
 			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
+			containerv1.ContainerService_ListContainers_FullMethodName,
 			containerv1.ContainerService_DescribeContainer_FullMethodName,
 			containerv1.ContainerService_GetContainerStatus_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
@@ -12,24 +11,18 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 )
 
 // DescribeContainer returns a stored request, also after its name stopped
 // working.
 func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.DescribeContainerRequest) (*containerv1.DescribeContainerResponse, error) {
-	if !isToken(req.GetRequestId()) {
-		return nil, unknownRequest(nil)
-	}
-	rec, err := s.store.get(ctx, req.GetRequestId())
-	if errors.Is(err, fault.NotFound) {
+	rec, err := s.known(ctx, req.GetRequestId())
+	if err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, s.sqlFault("reading a request", err)
-	}
 	out := s.description(rec)
+	out.RequestId = proto.String(req.GetRequestId())
 	s.addRecipe(ctx, out)
 	return out, nil
 }
@@ -51,8 +44,7 @@ func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContai
 func (s *Service) description(rec record) *containerv1.DescribeContainerResponse {
 	plan := rec.plan
 	out := &containerv1.DescribeContainerResponse{
-		RequestId:         proto.String(plan.GetToken()),
-		TargetImage:       proto.String(s.targetImage(plan)),
+		TargetImage:       s.knownName(plan),
 		ContainerImage:    proto.String(containerImage(plan, rec.request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
 		ContainerConfig:   withoutValues(withoutIncluded(plan.GetConfig())),

@@ -57,7 +57,7 @@ var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it wha
 
 // named is what an id stands for, as its caller may have it now.
 func (s *Service) named(ctx context.Context, id string) (record, error) {
-	if isToken(id) {
+	if isToken(id) || isKey(id) {
 		return s.requestedBefore(ctx, id)
 	}
 	plan, err := s.builtBefore(ctx, id)
@@ -68,12 +68,10 @@ func (s *Service) named(ctx context.Context, id string) (record, error) {
 // for everybody who knows its id; but what it adds to its image may be secret, and
 // the name is a password with an end: once that has come nobody gets it again.
 func (s *Service) requestedBefore(ctx context.Context, id string) (record, error) {
-	rec, err := s.store.get(ctx, id)
+	rec, err := s.known(ctx, id)
 	switch {
-	case errors.Is(err, fault.NotFound):
-		return rec, err
 	case err != nil:
-		return rec, s.sqlFault("reading a request", err)
+		return rec, err
 	case !rec.revoked.IsZero():
 		return rec, fault.NotFound.Newf("The request was revoked: make it again to get another name")
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/containerd/platforms"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -107,6 +108,14 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 		return sourceImage(p)
 	}
 	return scheme(p) + fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
+}
+
+// knownName is the same; nil where the token in it is not known.
+func (s *Service) knownName(p *containerv1.Plan) *string {
+	if p.GetToken() == "" && !p.GetFrozen() {
+		return nil
+	}
+	return proto.String(s.targetImage(p))
 }
 
 // scheme begins the name of what only Singularity can pull; "" for an image.

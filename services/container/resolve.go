@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -44,18 +45,25 @@ func (s *Service) live(ctx context.Context, id string) (record, error) {
 	if !isToken(id) {
 		return record{}, unknownRequest(nil)
 	}
-	rec, err := s.store.get(ctx, id)
-	switch {
-	case errors.Is(err, fault.NotFound):
+	rec, err := s.known(ctx, id)
+	if err == nil {
+		err = rec.works(s.deps.Now())
+	}
+	if err != nil {
 		return record{}, err
-	case err != nil:
-		return record{}, s.sqlFault("reading a request", err)
-	case !rec.revoked.IsZero():
-		return record{}, unknownRequest(errRevoked)
-	case !s.deps.Now().Before(rec.expires):
-		return record{}, unknownRequest(errors.New("the token has expired"))
 	}
 	return rec, nil
+}
+
+// works says whether a request's name can be pulled; fault.NotFound when it no longer can.
+func (r record) works(now time.Time) error {
+	switch {
+	case !r.revoked.IsZero():
+		return unknownRequest(errRevoked)
+	case !now.Before(r.expires):
+		return unknownRequest(errors.New("the token has expired"))
+	}
+	return nil
 }
 
 // RecordDigest keeps what a token's reference resolved to.

@@ -20,9 +20,15 @@ import (
 const Revoked = "container.revoked"
 
 // RevokeContainer ends a request. Whoever knows its id may: the id is the
-// capability.
+// capability. By its key the user who made it may.
 func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeContainerRequest) (*containerv1.RevokeContainerResponse, error) {
-	if err := s.revoke(ctx, req.GetRequestId()); err != nil {
+	id := req.GetRequestId()
+	if !isToken(id) {
+		if _, err := s.known(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.revoke(ctx, id); err != nil {
 		return nil, err
 	}
 	return &containerv1.RevokeContainerResponse{}, nil
@@ -32,6 +38,9 @@ func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeCo
 func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenRequest) (*containerv1.RevokeTokenResponse, error) {
 	if _, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
 		return nil, err
+	}
+	if !isToken(req.GetToken()) {
+		return nil, unknownRequest(nil)
 	}
 	if err := s.revoke(ctx, req.GetToken()); err != nil {
 		return nil, err
@@ -68,11 +77,9 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 }
 
 // revoke is final once SQL has it; a message that does not get through is
-// repeated by Run. Then nobody may be left who waits for the build.
+// repeated by Run. Then nobody may be left who waits for the build. id is a token, or
+// the key of one.
 func (s *Service) revoke(ctx context.Context, id string) error {
-	if !isToken(id) {
-		return unknownRequest(nil)
-	}
 	now := s.deps.Now()
 	if err := s.store.revoke(ctx, id, now); err != nil {
 		if errors.Is(err, fault.NotFound) {

@@ -25,14 +25,17 @@ const (
 // GetContainerStatus says whether a container can be pulled by now. A served
 // image always can; a built one when its build has succeeded.
 func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetContainerStatusRequest) (*containerv1.GetContainerStatusResponse, error) {
-	rec, err := s.live(ctx, req.GetRequestId())
+	rec, err := s.known(ctx, req.GetRequestId())
+	if err == nil {
+		err = rec.works(s.deps.Now())
+	}
 	if err != nil {
 		return nil, err
 	}
 	out := &containerv1.GetContainerStatusResponse{
 		Id:           proto.String(req.GetRequestId()),
 		CreationTime: timestamppb.New(rec.created),
-		TargetImage:  proto.String(s.targetImage(rec.plan)),
+		TargetImage:  s.knownName(rec.plan),
 	}
 	id := rec.plan.GetBuildId()
 	if id == "" {

@@ -60,36 +60,45 @@ func (s store) insert(ctx context.Context, r record) error {
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan, run)
 }
 
-// get reads a request with all digests it has resolved to; fault.NotFound when
+// get reads a request, by its token or its key, with all digests it has resolved to; fault.NotFound when
 // there is none. Like all that takes a token, it also finds what is still kept under
 // the token itself (see hashTokens).
 func (s store) get(ctx context.Context, token string) (record, error) {
-	var created, expires, revoked int64
-	var request, plan []byte
-	var key string
-	err := s.db.QueryRowContext(ctx, `
-		SELECT id, created_at, expires_at, revoked_at, request, plan FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token).
-		Scan(&key, &created, &expires, &revoked, &request, &plan)
+	r, err := scanned(s.db.QueryRowContext(ctx, `SELECT `+recordColumns+` FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token))
 	if errors.Is(err, sql.ErrNoRows) {
 		return record{}, unknownRequest(err)
 	}
 	if err != nil {
 		return record{}, err
 	}
-	r := record{
-		key: key, created: sqldb.Time(created), expires: sqldb.Time(expires), revoked: sqldb.Time(revoked),
-		request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{},
+	later, err := s.digests(ctx, r.key)
+	r.plan.Token = ""
+	if isToken(token) {
+		r.plan.Token = token
 	}
+	r.plan.Digests = append(later, r.plan.GetDigests()...)
+	return r, err
+}
+
+// recordColumns are what scanned reads.
+const recordColumns = `id, created_at, expires_at, revoked_at, request, plan`
+
+// scanned reads a row, without the digests that were recorded later.
+func scanned(row interface{ Scan(into ...any) error }) (record, error) {
+	var created, expires, revoked int64
+	var request, plan []byte
+	r := record{request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{}}
+	if err := row.Scan(&r.key, &created, &expires, &revoked, &request, &plan); err != nil {
+		return record{}, err
+	}
+	r.created, r.expires, r.revoked = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(revoked)
 	if err := proto.Unmarshal(request, r.request); err != nil {
 		return record{}, fmt.Errorf("reading the stored request: %w", err)
 	}
 	if err := proto.Unmarshal(plan, r.plan); err != nil {
 		return record{}, fmt.Errorf("reading the stored plan: %w", err)
 	}
-	later, err := s.digests(ctx, key)
-	r.plan.Token = token
-	r.plan.Digests = append(later, r.plan.GetDigests()...)
-	return r, err
+	return r, nil
 }
 
 func unknownRequest(cause error) error {

@@ -43,6 +43,11 @@ func keyOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// isKey says whether s has the form of what a token is kept under.
+func isKey(s string) bool {
+	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
+}
+
 // withoutToken is a plan as it is kept: without its token.
 func withoutToken(plan *containerv1.Plan) *containerv1.Plan {
 	kept := proto.CloneOf(plan)

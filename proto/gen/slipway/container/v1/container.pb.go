@@ -338,10 +338,258 @@ func (x *SubmitContainerTokenResponse) GetBuildId() string {
 	return ""
 }
 
+// ListContainersRequest is a page of the caller's requests.
+type ListContainersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How many to return at most, 1 to 100; 0 means 20.
+	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	// The nextPageToken of the page before; absent for the newest.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListContainersRequest) Reset() {
+	*x = ListContainersRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListContainersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListContainersRequest) ProtoMessage() {}
+
+func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListContainersRequest.ProtoReflect.Descriptor instead.
+func (*ListContainersRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ListContainersRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ListContainersRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListContainersResponse is a page of requests.
+type ListContainersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The requests, newest first.
+	Containers []*Container `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	// Where the next page begins; absent on the last one.
+	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListContainersResponse) Reset() {
+	*x = ListContainersResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListContainersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListContainersResponse) ProtoMessage() {}
+
+func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListContainersResponse.ProtoReflect.Descriptor instead.
+func (*ListContainersResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListContainersResponse) GetContainers() []*Container {
+	if x != nil {
+		return x.Containers
+	}
+	return nil
+}
+
+func (x *ListContainersResponse) GetNextPageToken() string {
+	if x != nil && x.NextPageToken != nil {
+		return *x.NextPageToken
+	}
+	return ""
+}
+
+// Container is what a list shows of a request. The name that was returned is a secret,
+// which is not kept.
+type Container struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What stands for the request's id with the access token of the user who made it, and
+	// for nothing without: 64 hex digits.
+	RequestKey *string `protobuf:"bytes,1,opt,name=request_key,json=requestKey,proto3,oneof" json:"request_key,omitempty"`
+	// The fully qualified image that the name stands for.
+	ContainerImage *string `protobuf:"bytes,2,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
+	// The platform, e.g. "linux/amd64".
+	ContainerPlatform *string `protobuf:"bytes,3,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
+	// "sif" for a Singularity image; else absent.
+	Format *string `protobuf:"bytes,4,opt,name=format,proto3,oneof" json:"format,omitempty"`
+	// The build that is making, or made, the image; absent without a recipe.
+	BuildId *string `protobuf:"bytes,5,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
+	// The workspace; absent for the personal one.
+	WorkspaceId *float64 `protobuf:"fixed64,6,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	// The workflow that the request is bound to.
+	WorkflowId *string `protobuf:"bytes,7,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
+	// Whether the image is frozen: its name stays.
+	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
+	// When the request was made.
+	CreationTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
+	// When the name stops, or stopped, working; absent for a frozen image.
+	Expiration *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expiration,proto3" json:"expiration,omitempty"`
+	// When the request was revoked; absent if it was not.
+	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Container) Reset() {
+	*x = Container{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Container) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Container) ProtoMessage() {}
+
+func (x *Container) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Container.ProtoReflect.Descriptor instead.
+func (*Container) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Container) GetRequestKey() string {
+	if x != nil && x.RequestKey != nil {
+		return *x.RequestKey
+	}
+	return ""
+}
+
+func (x *Container) GetContainerImage() string {
+	if x != nil && x.ContainerImage != nil {
+		return *x.ContainerImage
+	}
+	return ""
+}
+
+func (x *Container) GetContainerPlatform() string {
+	if x != nil && x.ContainerPlatform != nil {
+		return *x.ContainerPlatform
+	}
+	return ""
+}
+
+func (x *Container) GetFormat() string {
+	if x != nil && x.Format != nil {
+		return *x.Format
+	}
+	return ""
+}
+
+func (x *Container) GetBuildId() string {
+	if x != nil && x.BuildId != nil {
+		return *x.BuildId
+	}
+	return ""
+}
+
+func (x *Container) GetWorkspaceId() float64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *Container) GetWorkflowId() string {
+	if x != nil && x.WorkflowId != nil {
+		return *x.WorkflowId
+	}
+	return ""
+}
+
+func (x *Container) GetFreeze() bool {
+	if x != nil && x.Freeze != nil {
+		return *x.Freeze
+	}
+	return false
+}
+
+func (x *Container) GetCreationTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CreationTime
+	}
+	return nil
+}
+
+func (x *Container) GetExpiration() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expiration
+	}
+	return nil
+}
+
+func (x *Container) GetRevocationTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RevocationTime
+	}
+	return nil
+}
+
 // DescribeContainerRequest names a request.
 type DescribeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request.
+	// Id of the request, or its key.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,7 +597,7 @@ type DescribeContainerRequest struct {
 
 func (x *DescribeContainerRequest) Reset() {
 	*x = DescribeContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -361,7 +609,7 @@ func (x *DescribeContainerRequest) String() string {
 func (*DescribeContainerRequest) ProtoMessage() {}
 
 func (x *DescribeContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -374,7 +622,7 @@ func (x *DescribeContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeContainerRequest.ProtoReflect.Descriptor instead.
 func (*DescribeContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{4}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DescribeContainerRequest) GetRequestId() string {
@@ -388,9 +636,9 @@ func (x *DescribeContainerRequest) GetRequestId() string {
 // values of variables, e-mail address and IP address.
 type DescribeContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request.
+	// Id of the request, as it was sent.
 	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The name that was returned.
+	// The name that was returned; absent where the request was asked for by its key.
 	TargetImage *string `protobuf:"bytes,2,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The fully qualified image that the name stands for.
 	ContainerImage *string `protobuf:"bytes,3,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
@@ -437,7 +685,7 @@ type DescribeContainerResponse struct {
 
 func (x *DescribeContainerResponse) Reset() {
 	*x = DescribeContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -449,7 +697,7 @@ func (x *DescribeContainerResponse) String() string {
 func (*DescribeContainerResponse) ProtoMessage() {}
 
 func (x *DescribeContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -462,7 +710,7 @@ func (x *DescribeContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeContainerResponse.ProtoReflect.Descriptor instead.
 func (*DescribeContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{5}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DescribeContainerResponse) GetRequestId() string {
@@ -608,7 +856,7 @@ func (x *DescribeContainerResponse) GetContainerIncludes() []string {
 // GetContainerStatusRequest names a request.
 type GetContainerStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request.
+	// Id of the request, or its key.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -616,7 +864,7 @@ type GetContainerStatusRequest struct {
 
 func (x *GetContainerStatusRequest) Reset() {
 	*x = GetContainerStatusRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -628,7 +876,7 @@ func (x *GetContainerStatusRequest) String() string {
 func (*GetContainerStatusRequest) ProtoMessage() {}
 
 func (x *GetContainerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -641,7 +889,7 @@ func (x *GetContainerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContainerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetContainerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{6}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetContainerStatusRequest) GetRequestId() string {
@@ -654,7 +902,7 @@ func (x *GetContainerStatusRequest) GetRequestId() string {
 // GetContainerStatusResponse is the state of a request.
 type GetContainerStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request.
+	// Id of the request, as it was sent.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
 	// "PENDING", "BUILDING", "SCANNING" or "DONE"; no other value will be added.
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
@@ -673,7 +921,7 @@ type GetContainerStatusResponse struct {
 	Duration *string `protobuf:"bytes,8,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
 	// Place in the queue while PENDING, from 1.
 	Position *int32 `protobuf:"varint,9,opt,name=position,proto3,oneof" json:"position,omitempty"`
-	// The name to pull.
+	// The name to pull; absent where the request was asked for by its key.
 	TargetImage *string `protobuf:"bytes,10,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The reason in words, which may be several lines.
 	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
@@ -683,7 +931,7 @@ type GetContainerStatusResponse struct {
 
 func (x *GetContainerStatusResponse) Reset() {
 	*x = GetContainerStatusResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +943,7 @@ func (x *GetContainerStatusResponse) String() string {
 func (*GetContainerStatusResponse) ProtoMessage() {}
 
 func (x *GetContainerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +956,7 @@ func (x *GetContainerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContainerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetContainerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{7}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetContainerStatusResponse) GetId() string {
@@ -791,7 +1039,7 @@ func (x *GetContainerStatusResponse) GetMessage() string {
 // RevokeContainerRequest names a request.
 type RevokeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request.
+	// Id of the request, or its key.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -799,7 +1047,7 @@ type RevokeContainerRequest struct {
 
 func (x *RevokeContainerRequest) Reset() {
 	*x = RevokeContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1059,7 @@ func (x *RevokeContainerRequest) String() string {
 func (*RevokeContainerRequest) ProtoMessage() {}
 
 func (x *RevokeContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1072,7 @@ func (x *RevokeContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeContainerRequest.ProtoReflect.Descriptor instead.
 func (*RevokeContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{8}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RevokeContainerRequest) GetRequestId() string {
@@ -843,7 +1091,7 @@ type RevokeContainerResponse struct {
 
 func (x *RevokeContainerResponse) Reset() {
 	*x = RevokeContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -855,7 +1103,7 @@ func (x *RevokeContainerResponse) String() string {
 func (*RevokeContainerResponse) ProtoMessage() {}
 
 func (x *RevokeContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -868,13 +1116,13 @@ func (x *RevokeContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeContainerResponse.ProtoReflect.Descriptor instead.
 func (*RevokeContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{9}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
 }
 
 // NameContainerRequest names a request or a build.
 type NameContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, or of the build.
+	// Id of the request, or its key, or id of the build.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -882,7 +1130,7 @@ type NameContainerRequest struct {
 
 func (x *NameContainerRequest) Reset() {
 	*x = NameContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +1142,7 @@ func (x *NameContainerRequest) String() string {
 func (*NameContainerRequest) ProtoMessage() {}
 
 func (x *NameContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1155,7 @@ func (x *NameContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameContainerRequest.ProtoReflect.Descriptor instead.
 func (*NameContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NameContainerRequest) GetId() string {
@@ -943,7 +1191,7 @@ type NameContainerResponse struct {
 
 func (x *NameContainerResponse) Reset() {
 	*x = NameContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1203,7 @@ func (x *NameContainerResponse) String() string {
 func (*NameContainerResponse) ProtoMessage() {}
 
 func (x *NameContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1216,7 @@ func (x *NameContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameContainerResponse.ProtoReflect.Descriptor instead.
 func (*NameContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NameContainerResponse) GetRequestId() string {
@@ -1038,7 +1286,7 @@ type RevokeBuildRequest struct {
 
 func (x *RevokeBuildRequest) Reset() {
 	*x = RevokeBuildRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1050,7 +1298,7 @@ func (x *RevokeBuildRequest) String() string {
 func (*RevokeBuildRequest) ProtoMessage() {}
 
 func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1063,7 +1311,7 @@ func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildRequest.ProtoReflect.Descriptor instead.
 func (*RevokeBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RevokeBuildRequest) GetBuildId() string {
@@ -1084,7 +1332,7 @@ type RevokeBuildResponse struct {
 
 func (x *RevokeBuildResponse) Reset() {
 	*x = RevokeBuildResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1344,7 @@ func (x *RevokeBuildResponse) String() string {
 func (*RevokeBuildResponse) ProtoMessage() {}
 
 func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1357,7 @@ func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildResponse.ProtoReflect.Descriptor instead.
 func (*RevokeBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RevokeBuildResponse) GetRevoked() int32 {
@@ -1130,7 +1378,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1390,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1403,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RevokeTokenRequest) GetToken() string {
@@ -1174,7 +1422,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1434,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1447,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
 }
 
 // GetServiceInfoRequest is empty.
@@ -1211,7 +1459,7 @@ type GetServiceInfoRequest struct {
 
 func (x *GetServiceInfoRequest) Reset() {
 	*x = GetServiceInfoRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1223,7 +1471,7 @@ func (x *GetServiceInfoRequest) String() string {
 func (*GetServiceInfoRequest) ProtoMessage() {}
 
 func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1236,7 +1484,7 @@ func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
 }
 
 // GetServiceInfoResponse says what is running.
@@ -1250,7 +1498,7 @@ type GetServiceInfoResponse struct {
 
 func (x *GetServiceInfoResponse) Reset() {
 	*x = GetServiceInfoResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1510,7 @@ func (x *GetServiceInfoResponse) String() string {
 func (*GetServiceInfoResponse) ProtoMessage() {}
 
 func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1523,7 @@ func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
@@ -1298,7 +1546,7 @@ type ServiceInfo struct {
 
 func (x *ServiceInfo) Reset() {
 	*x = ServiceInfo{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1558,7 @@ func (x *ServiceInfo) String() string {
 func (*ServiceInfo) ProtoMessage() {}
 
 func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1571,7 @@ func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceInfo.ProtoReflect.Descriptor instead.
 func (*ServiceInfo) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ServiceInfo) GetVersion() string {
@@ -1349,7 +1597,7 @@ type ListAbilitiesRequest struct {
 
 func (x *ListAbilitiesRequest) Reset() {
 	*x = ListAbilitiesRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1361,7 +1609,7 @@ func (x *ListAbilitiesRequest) String() string {
 func (*ListAbilitiesRequest) ProtoMessage() {}
 
 func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1374,7 +1622,7 @@ func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
 // ListAbilitiesResponse says what the service can do.
@@ -1390,7 +1638,7 @@ type ListAbilitiesResponse struct {
 
 func (x *ListAbilitiesResponse) Reset() {
 	*x = ListAbilitiesResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1650,7 @@ func (x *ListAbilitiesResponse) String() string {
 func (*ListAbilitiesResponse) ProtoMessage() {}
 
 func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1663,7 @@ func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListAbilitiesResponse) GetProductVersion() string {
@@ -1450,7 +1698,7 @@ type Ability struct {
 
 func (x *Ability) Reset() {
 	*x = Ability{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1710,7 @@ func (x *Ability) String() string {
 func (*Ability) ProtoMessage() {}
 
 func (x *Ability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1723,7 @@ func (x *Ability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ability.ProtoReflect.Descriptor instead.
 func (*Ability) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Ability) GetName() string {
@@ -1520,7 +1768,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1780,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1793,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -1573,7 +1821,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1833,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1846,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -1621,7 +1869,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1881,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1894,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -1672,7 +1920,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +1932,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +1945,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
 }
 
 // StreamSifRequest names a Singularity image and a part of it.
@@ -1718,7 +1966,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1978,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1991,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -1791,7 +2039,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +2051,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +2064,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -1858,7 +2106,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2118,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2131,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -1904,7 +2152,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2164,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2177,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -1987,7 +2235,42 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_target_imageB\r\n" +
 	"\v_request_idB\x12\n" +
 	"\x10_container_imageB\v\n" +
-	"\t_build_id\"?\n" +
+	"\t_build_id\"H\n" +
+	"\x15ListContainersRequest\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"\x9a\x01\n" +
+	"\x16ListContainersResponse\x12?\n" +
+	"\n" +
+	"containers\x18\x01 \x03(\v2\x1f.slipway.container.v1.ContainerR\n" +
+	"containers\x12+\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01B\x12\n" +
+	"\x10_next_page_token\"\x82\x05\n" +
+	"\tContainer\x12$\n" +
+	"\vrequest_key\x18\x01 \x01(\tH\x00R\n" +
+	"requestKey\x88\x01\x01\x12,\n" +
+	"\x0fcontainer_image\x18\x02 \x01(\tH\x01R\x0econtainerImage\x88\x01\x01\x122\n" +
+	"\x12container_platform\x18\x03 \x01(\tH\x02R\x11containerPlatform\x88\x01\x01\x12\x1b\n" +
+	"\x06format\x18\x04 \x01(\tH\x03R\x06format\x88\x01\x01\x12\x1e\n" +
+	"\bbuild_id\x18\x05 \x01(\tH\x04R\abuildId\x88\x01\x01\x12,\n" +
+	"\fworkspace_id\x18\x06 \x01(\x01B\x04\x88\xb5\x18\x01H\x05R\vworkspaceId\x88\x01\x01\x12$\n" +
+	"\vworkflow_id\x18\a \x01(\tH\x06R\n" +
+	"workflowId\x88\x01\x01\x12\x1b\n" +
+	"\x06freeze\x18\b \x01(\bH\aR\x06freeze\x88\x01\x01\x12?\n" +
+	"\rcreation_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\fcreationTime\x12:\n" +
+	"\n" +
+	"expiration\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expiration\x12C\n" +
+	"\x0frevocation_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTimeB\x0e\n" +
+	"\f_request_keyB\x12\n" +
+	"\x10_container_imageB\x15\n" +
+	"\x13_container_platformB\t\n" +
+	"\a_formatB\v\n" +
+	"\t_build_idB\x0f\n" +
+	"\r_workspace_idB\x0e\n" +
+	"\f_workflow_idB\t\n" +
+	"\a_freeze\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x8d\t\n" +
@@ -2148,10 +2431,11 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xee\x0e\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xfa\x0f\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
-	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x9e\x01\n" +
+	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x89\x01\n" +
+	"\x0eListContainers\x12+.slipway.container.v1.ListContainersRequest\x1a,.slipway.container.v1.ListContainersResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1alpha1/containers\x12\x9e\x01\n" +
 	"\x11DescribeContainer\x12..slipway.container.v1.DescribeContainerRequest\x1a/.slipway.container.v1.DescribeContainerResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha2/container/{request_id}\x12\xa8\x01\n" +
 	"\x12GetContainerStatus\x12/.slipway.container.v1.GetContainerStatusRequest\x1a0.slipway.container.v1.GetContainerStatusResponse\"/\x82\xd3\xe4\x93\x02)\x12'/v1alpha2/container/{request_id}/status\x12\x98\x01\n" +
 	"\x0fRevokeContainer\x12,.slipway.container.v1.RevokeContainerRequest\x1a-.slipway.container.v1.RevokeContainerResponse\"(\x82\xd3\xe4\x93\x02\"* /v1alpha2/container/{request_id}\x12\x8f\x01\n" +
@@ -2177,90 +2461,99 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
 	(*SubmitContainerTokenRequest)(nil),  // 2: slipway.container.v1.SubmitContainerTokenRequest
 	(*SubmitContainerTokenResponse)(nil), // 3: slipway.container.v1.SubmitContainerTokenResponse
-	(*DescribeContainerRequest)(nil),     // 4: slipway.container.v1.DescribeContainerRequest
-	(*DescribeContainerResponse)(nil),    // 5: slipway.container.v1.DescribeContainerResponse
-	(*GetContainerStatusRequest)(nil),    // 6: slipway.container.v1.GetContainerStatusRequest
-	(*GetContainerStatusResponse)(nil),   // 7: slipway.container.v1.GetContainerStatusResponse
-	(*RevokeContainerRequest)(nil),       // 8: slipway.container.v1.RevokeContainerRequest
-	(*RevokeContainerResponse)(nil),      // 9: slipway.container.v1.RevokeContainerResponse
-	(*NameContainerRequest)(nil),         // 10: slipway.container.v1.NameContainerRequest
-	(*NameContainerResponse)(nil),        // 11: slipway.container.v1.NameContainerResponse
-	(*RevokeBuildRequest)(nil),           // 12: slipway.container.v1.RevokeBuildRequest
-	(*RevokeBuildResponse)(nil),          // 13: slipway.container.v1.RevokeBuildResponse
-	(*RevokeTokenRequest)(nil),           // 14: slipway.container.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),          // 15: slipway.container.v1.RevokeTokenResponse
-	(*GetServiceInfoRequest)(nil),        // 16: slipway.container.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),       // 17: slipway.container.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                  // 18: slipway.container.v1.ServiceInfo
-	(*ListAbilitiesRequest)(nil),         // 19: slipway.container.v1.ListAbilitiesRequest
-	(*ListAbilitiesResponse)(nil),        // 20: slipway.container.v1.ListAbilitiesResponse
-	(*Ability)(nil),                      // 21: slipway.container.v1.Ability
-	(*ResolveTokenRequest)(nil),          // 22: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 23: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 24: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 25: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 26: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 27: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 28: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 29: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 30: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 31: google.protobuf.Timestamp
-	(*ContainerConfig)(nil),              // 32: slipway.container.v1.ContainerConfig
-	(*Plan)(nil),                         // 33: slipway.container.v1.Plan
+	(*ListContainersRequest)(nil),        // 4: slipway.container.v1.ListContainersRequest
+	(*ListContainersResponse)(nil),       // 5: slipway.container.v1.ListContainersResponse
+	(*Container)(nil),                    // 6: slipway.container.v1.Container
+	(*DescribeContainerRequest)(nil),     // 7: slipway.container.v1.DescribeContainerRequest
+	(*DescribeContainerResponse)(nil),    // 8: slipway.container.v1.DescribeContainerResponse
+	(*GetContainerStatusRequest)(nil),    // 9: slipway.container.v1.GetContainerStatusRequest
+	(*GetContainerStatusResponse)(nil),   // 10: slipway.container.v1.GetContainerStatusResponse
+	(*RevokeContainerRequest)(nil),       // 11: slipway.container.v1.RevokeContainerRequest
+	(*RevokeContainerResponse)(nil),      // 12: slipway.container.v1.RevokeContainerResponse
+	(*NameContainerRequest)(nil),         // 13: slipway.container.v1.NameContainerRequest
+	(*NameContainerResponse)(nil),        // 14: slipway.container.v1.NameContainerResponse
+	(*RevokeBuildRequest)(nil),           // 15: slipway.container.v1.RevokeBuildRequest
+	(*RevokeBuildResponse)(nil),          // 16: slipway.container.v1.RevokeBuildResponse
+	(*RevokeTokenRequest)(nil),           // 17: slipway.container.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),          // 18: slipway.container.v1.RevokeTokenResponse
+	(*GetServiceInfoRequest)(nil),        // 19: slipway.container.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),       // 20: slipway.container.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),                  // 21: slipway.container.v1.ServiceInfo
+	(*ListAbilitiesRequest)(nil),         // 22: slipway.container.v1.ListAbilitiesRequest
+	(*ListAbilitiesResponse)(nil),        // 23: slipway.container.v1.ListAbilitiesResponse
+	(*Ability)(nil),                      // 24: slipway.container.v1.Ability
+	(*ResolveTokenRequest)(nil),          // 25: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 26: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 27: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 28: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 29: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 30: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 31: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 32: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 33: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
+	(*ContainerConfig)(nil),              // 35: slipway.container.v1.ContainerConfig
+	(*Plan)(nil),                         // 36: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	30, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	31, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	30, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	31, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
-	32, // 4: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	31, // 5: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	31, // 6: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	31, // 7: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	31, // 8: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	31, // 9: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	18, // 10: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	21, // 11: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	33, // 12: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 13: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	2,  // 14: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	4,  // 15: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	6,  // 16: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	8,  // 17: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	10, // 18: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	12, // 19: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	14, // 20: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	16, // 21: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	19, // 22: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	22, // 23: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	24, // 24: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	28, // 25: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	26, // 26: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 27: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 28: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 29: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	7,  // 30: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	9,  // 31: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	11, // 32: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	13, // 33: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	15, // 34: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	17, // 35: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	20, // 36: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	23, // 37: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	25, // 38: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	29, // 39: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	27, // 40: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	27, // [27:41] is the sub-list for method output_type
-	13, // [13:27] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	33, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	34, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	33, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	34, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	6,  // 4: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
+	34, // 5: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
+	34, // 6: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
+	34, // 7: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
+	35, // 8: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	34, // 9: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	34, // 10: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	34, // 11: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	34, // 12: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	34, // 13: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	21, // 14: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	24, // 15: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	36, // 16: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 17: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	2,  // 18: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	4,  // 19: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	7,  // 20: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	9,  // 21: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	11, // 22: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	13, // 23: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	15, // 24: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	17, // 25: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	19, // 26: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	22, // 27: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	25, // 28: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	27, // 29: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	31, // 30: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	29, // 31: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 32: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	3,  // 33: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	5,  // 34: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	8,  // 35: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	10, // 36: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	12, // 37: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	14, // 38: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	16, // 39: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	18, // 40: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	20, // 41: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	23, // 42: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	26, // 43: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	28, // 44: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	32, // 45: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	30, // 46: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	32, // [32:47] is the sub-list for method output_type
+	17, // [17:32] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -2273,19 +2566,21 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_container_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[5].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[7].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[11].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[13].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[18].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[8].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[10].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[14].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[16].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[21].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[23].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ContainerService_SubmitContainer_FullMethodName      = "/slipway.container.v1.ContainerService/SubmitContainer"
 	ContainerService_SubmitContainerToken_FullMethodName = "/slipway.container.v1.ContainerService/SubmitContainerToken"
+	ContainerService_ListContainers_FullMethodName       = "/slipway.container.v1.ContainerService/ListContainers"
 	ContainerService_DescribeContainer_FullMethodName    = "/slipway.container.v1.ContainerService/DescribeContainer"
 	ContainerService_GetContainerStatus_FullMethodName   = "/slipway.container.v1.ContainerService/GetContainerStatus"
 	ContainerService_RevokeContainer_FullMethodName      = "/slipway.container.v1.ContainerService/RevokeContainer"
@@ -50,6 +51,9 @@ type ContainerServiceClient interface {
 	// SubmitContainerToken returns a name in the deprecated way: the response is
 	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(ctx context.Context, in *SubmitContainerTokenRequest, opts ...grpc.CallOption) (*SubmitContainerTokenResponse, error)
+	// ListContainers returns the caller's own requests, newest first, as long as they are
+	// kept. The Bearer token says who the caller is.
+	ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (*ListContainersResponse, error)
 	// DescribeContainer returns a stored request without its secrets. It is kept
 	// longer than the name works.
 	DescribeContainer(ctx context.Context, in *DescribeContainerRequest, opts ...grpc.CallOption) (*DescribeContainerResponse, error)
@@ -110,6 +114,16 @@ func (c *containerServiceClient) SubmitContainerToken(ctx context.Context, in *S
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SubmitContainerTokenResponse)
 	err := c.cc.Invoke(ctx, ContainerService_SubmitContainerToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (*ListContainersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListContainersResponse)
+	err := c.cc.Invoke(ctx, ContainerService_ListContainers_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -267,6 +281,9 @@ type ContainerServiceServer interface {
 	// SubmitContainerToken returns a name in the deprecated way: the response is
 	// shorter, and packages and nameStrategy are refused.
 	SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error)
+	// ListContainers returns the caller's own requests, newest first, as long as they are
+	// kept. The Bearer token says who the caller is.
+	ListContainers(context.Context, *ListContainersRequest) (*ListContainersResponse, error)
 	// DescribeContainer returns a stored request without its secrets. It is kept
 	// longer than the name works.
 	DescribeContainer(context.Context, *DescribeContainerRequest) (*DescribeContainerResponse, error)
@@ -318,6 +335,9 @@ func (UnimplementedContainerServiceServer) SubmitContainer(context.Context, *Sub
 }
 func (UnimplementedContainerServiceServer) SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitContainerToken not implemented")
+}
+func (UnimplementedContainerServiceServer) ListContainers(context.Context, *ListContainersRequest) (*ListContainersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListContainers not implemented")
 }
 func (UnimplementedContainerServiceServer) DescribeContainer(context.Context, *DescribeContainerRequest) (*DescribeContainerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribeContainer not implemented")
@@ -408,6 +428,24 @@ func _ContainerService_SubmitContainerToken_Handler(srv interface{}, ctx context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ContainerServiceServer).SubmitContainerToken(ctx, req.(*SubmitContainerTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_ListContainers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListContainersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).ListContainers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_ListContainers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).ListContainers(ctx, req.(*ListContainersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -628,6 +666,10 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SubmitContainerToken",
 			Handler:    _ContainerService_SubmitContainerToken_Handler,
+		},
+		{
+			MethodName: "ListContainers",
+			Handler:    _ContainerService_ListContainers_Handler,
 		},
 		{
 			MethodName: "DescribeContainer",
