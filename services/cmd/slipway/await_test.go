@@ -204,6 +204,50 @@ f00d_1                                         -                      -
 	}
 }
 
+// TestContainers shows the requests of who is signed in, and has commands take their keys.
+func TestContainers(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"SLIPWAY_TOKEN": "secret"}
+	key := strings.Repeat("5f", 32)
+	for _, s := range []sight{
+		{
+			name: "a table", args: []string{"containers", "--max", "3", "--page", "1.x"}, env: env,
+			ex: exchange{call: "GET /v1alpha1/containers?max=3&pageToken=1.x", auth: "Bearer secret", answer: `{"containers":[` +
+				`{"requestKey":"k1","containerImage":"127.0.0.1:9092/builds:jq-1.7--feed","containerPlatform":"linux/amd64","buildId":"feed_1","creationTime":"2026-01-01T00:00:00Z","expiration":"2999-01-01T00:00:00Z"},` +
+				`{"requestKey":"k2","containerImage":"q.example/mine:jq--feed","buildId":"feed_2","freeze":true},` +
+				`{"requestKey":"k3","containerImage":"docker.io/library/alpine:3","expiration":"2026-01-01T00:00:00Z"},` +
+				`{"requestKey":"k4","containerImage":"a:1","expiration":"2999-01-01T00:00:00Z","revocationTime":"2026-01-01T00:00:00Z"}],"nextPageToken":"2.y"}`},
+			out: `KEY  CREATED               NAME WORKS                  PLATFORM     IMAGE
+k1   2026-01-01T00:00:00Z  until 2999-01-01T00:00:00Z  linux/amd64  jq-1.7
+k2                         always                                   q.example/mine:jq--feed
+k3                         expired                                  docker.io/library/alpine:3
+k4                         revoked                                  a:1
+`, errs: []string{"There are more: slipway containers --page 2.y\n"},
+		}, {
+			name: "none", args: []string{"containers"}, env: env, ex: exchange{call: "GET /v1alpha1/containers", auth: "Bearer secret", answer: `{}`},
+			errs: []string{"No containers yet."},
+		}, {
+			name: "anonymous", args: []string{"containers"},
+			ex:   exchange{call: "GET /v1alpha1/containers", status: 401, answer: `{"message":"An access token is needed"}`},
+			errs: []string{"slipway: listing the containers: An access token is needed (sign in with `slipway login`"}, code: 1,
+		}, {
+			name: "a key revoked", args: []string{"revoke", key}, env: env,
+			ex: exchange{call: "DELETE /v1alpha2/container/" + key, auth: "Bearer secret", status: 204}, out: "Revoked.\n",
+		}, {
+			name: "a key described", args: []string{"describe", key, "-o", "name"}, env: env,
+			ex: exchange{call: "GET /v1alpha2/container/" + key, auth: "Bearer secret", answer: `{"requestId":"k"}`}, out: "k\n",
+		}, {
+			name: "the status of a key", args: []string{"status", key, "-o", "name"}, env: env,
+			ex: exchange{call: "GET /v1alpha2/container/" + key + "/status", auth: "Bearer secret", answer: `{"id":"k"}`}, out: "k\n",
+		},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

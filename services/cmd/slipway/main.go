@@ -82,7 +82,7 @@ sent.`,
 		image.Command(&s), image.Build(&s), conda.Command(&s), s.Paged(image.Inspect(&s)),
 		s.Paged(conda.Search(&s)), conda.Lock(&s), s.Paged(conda.Explain(&s)),
 		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
-		s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
+		s.Paged(image.Containers(&s)), s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
 		session.Login(&s), session.Logout(&s), session.Whoami(&s),
 		account.Tokens(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
 	)

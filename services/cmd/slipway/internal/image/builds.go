@@ -74,11 +74,15 @@ func buildsTable(r *buildv1.ListBuildsResponse, wide bool) output.Table {
 // has names that `slipway get` prints; of it the packages are shown that it is named
 // after.
 func imageTitle(b *buildv1.Build) string {
-	title := b.GetTargetImage()
 	if !b.GetServed() {
-		return title
+		return b.GetTargetImage()
 	}
-	id, _, _ := strings.Cut(b.GetBuildId(), "_")
+	return packagesIn(b.GetTargetImage(), b.GetBuildId())
+}
+
+// packagesIn are the packages that the image of a build is named after; "-" for none.
+func packagesIn(title, build string) string {
+	id, _, _ := strings.Cut(build, "_")
 	title = title[strings.LastIndexAny(title, "/:")+1:]
 	if title = strings.TrimSuffix(strings.TrimSuffix(title, id), "--"); title != "" {
 		return title

@@ -35,7 +35,7 @@ Of a build it shows what ` + "`slipway builds show`" + ` does.`,
 			return showBuild(cmd, s, what.build, format)
 		}
 		var res containerv1.DescribeContainerResponse
-		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path()}, &res)
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path(), Signed: what.isKey()}, &res)
 		if err != nil {
 			return fmt.Errorf("describing the request: %w", err)
 		}

@@ -31,7 +31,7 @@ names of other users stay.`,
 			if what.build != "" {
 				return revokeBuild(cmd, s, what)
 			}
-			if _, err := s.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: what.path()}, nil); err != nil {
+			if _, err := s.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: what.path(), Signed: what.isKey()}, nil); err != nil {
 				return fmt.Errorf("revoking the request: %w", err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Revoked.")

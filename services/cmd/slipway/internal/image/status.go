@@ -35,7 +35,7 @@ func Status(s *session.Settings) *cobra.Command {
 			return buildStatus(cmd, s, what, format)
 		}
 		var res containerv1.GetContainerStatusResponse
-		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status"}, &res)
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status", Signed: what.isKey()}, &res)
 		if err != nil {
 			return fmt.Errorf("reading the status: %w", err)
 		}

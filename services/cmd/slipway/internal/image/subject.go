@@ -14,7 +14,8 @@ import (
 )
 
 // idForms is how every command that takes an ID says which ones.
-const idForms = "ID is a request's id, a build's, or the whole name that was answered: HOST/wt/ID/PATH:TAG."
+const idForms = `ID is a request's id, a build's, or the whole name that was answered: HOST/wt/ID/PATH:TAG;
+or, with your access token, a request's key, as ` + "`slipway containers`" + ` shows it.`
 
 // orasScheme begins the name of a Singularity image.
 const orasScheme = "oras://"
@@ -38,6 +39,10 @@ func readSubject(text string) (subject, error) {
 		"an image in a repository of your own has no id in its name: `slipway builds` shows its build", text)
 }
 
+// isKey says whether it is a request by its key, which opens it with the token of the
+// user who made it.
+func (s subject) isKey() bool { return len(s.request) == 64 }
+
 // path is where the REST contract has it.
 func (s subject) path() string {
 	if s.build != "" {
@@ -54,7 +59,7 @@ func BuildOf(ctx context.Context, c *session.Client, text string) (string, error
 		return what.build, err
 	}
 	var res containerv1.DescribeContainerResponse
-	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: what.path()}, &res); err != nil {
+	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: what.path(), Signed: what.isKey()}, &res); err != nil {
 		return "", fmt.Errorf("looking for the build of the request: %w", err)
 	}
 	if res.GetBuildId() == "" {
@@ -64,10 +69,10 @@ func BuildOf(ctx context.Context, c *session.Client, text string) (string, error
 }
 
 // requestOf returns a request that an ID stands for: itself, or a new one for what a
-// build has made.
+// build has made, or a key stands for.
 func requestOf(ctx context.Context, c *session.Client, text string) (string, error) {
 	what, err := readSubject(text)
-	if err != nil || what.request != "" {
+	if err != nil || what.request != "" && !what.isKey() {
 		return what.request, err
 	}
 	_, res, err := freshName(ctx, c, what)
