@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -135,7 +136,23 @@ func (u *person) signInAtTerminal(p *program) {
 // the program's own.
 func (u *person) signInOnTheWeb(p *program, browse func(page string) (*http.Response, error)) string {
 	u.t.Helper()
-	cmd := u.command("login", "--web", "--server", p.url)
+	return u.signInWith(p, "--web", "signed in", func(lines *bufio.Scanner) (*http.Response, error) {
+		page := ""
+		for page == "" && lines.Scan() {
+			page = regexp.MustCompile(`https?://\S+`).FindString(lines.Text())
+		}
+		if page == "" {
+			return nil, errors.New("no page is named")
+		}
+		return browse(page)
+	})
+}
+
+// signInWith has a browser do what `slipway login` says, and returns what that prints
+// then; the browser shows the text at last.
+func (u *person) signInWith(p *program, flag, shows string, browse func(says *bufio.Scanner) (*http.Response, error)) string {
+	u.t.Helper()
+	cmd := u.command("login", flag, "--server", p.url)
 	var out bytes.Buffer
 	cmd.Stdout = &out
 	errs, err := cmd.StderrPipe()
@@ -145,20 +162,12 @@ func (u *person) signInOnTheWeb(p *program, browse func(page string) (*http.Resp
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	lines := bufio.NewScanner(errs)
-	page := ""
-	for page == "" && lines.Scan() {
-		page = regexp.MustCompile(`https?://\S+`).FindString(lines.Text())
-	}
-	if page == "" {
-		u.t.Fatal("no page is named")
-	}
-	resp, err := browse(page)
+	resp, err := browse(bufio.NewScanner(errs))
 	if err != nil {
 		u.t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "signed in") {
+	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), shows) {
 		u.t.Errorf("the browser shows %d %s", resp.StatusCode, body)
 	}
 	rest, _ := io.ReadAll(errs)

@@ -1,12 +1,10 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -36,23 +34,7 @@ func buildkitd(t testing.TB, plain string) (address string) {
 [registry."%[3]s"]
   http = true
 `, home, address, plain)
-	log, err := os.Create(filepath.Join(home, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := sandbox(context.Background(), home, "buildkitd", "--config", writeFile(t, "buildkitd.toml", config))
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("log of buildkitd:\n%s", tail(string(said), 4000))
-		}
-	})
+	startDaemon(t, home, "buildkitd", "--config", writeFile(t, "buildkitd.toml", config))
 	return address
 }
 

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"html"
 	"io"
@@ -84,35 +83,14 @@ func TestSignInOnAnotherMachine(t *testing.T) {
 // signInElsewhere signs in with --device, and has the code entered on its page.
 func (u *person) signInElsewhere(p *program, browse func(page, code string) (*http.Response, error)) string {
 	u.t.Helper()
-	cmd := u.command("login", "--device", "--server", p.url)
-	var out bytes.Buffer
-	cmd.Stdout = &out
-	errs, err := cmd.StderrPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	lines := bufio.NewScanner(errs)
-	page, code := "", ""
-	for code == "" && lines.Scan() {
-		if page == "" {
-			page = regexp.MustCompile(`https?://\S+`).FindString(lines.Text())
+	return u.signInWith(p, "--device", "is signed in", func(lines *bufio.Scanner) (*http.Response, error) {
+		page, code := "", ""
+		for code == "" && lines.Scan() {
+			if page == "" {
+				page = regexp.MustCompile(`https?://\S+`).FindString(lines.Text())
+			}
+			code = regexp.MustCompile(`^  ([A-Z]{4}-[A-Z]{4})$`).FindString(lines.Text())
 		}
-		code = regexp.MustCompile(`^  ([A-Z]{4}-[A-Z]{4})$`).FindString(lines.Text())
-	}
-	resp, err := browse(page, strings.TrimSpace(code))
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); !strings.Contains(string(body), "is signed in") {
-		u.t.Errorf("the browser shows %d %s", resp.StatusCode, body)
-	}
-	rest, _ := io.ReadAll(errs)
-	if err := cmd.Wait(); err != nil {
-		u.t.Fatalf("signing in: %v %s", err, rest)
-	}
-	return out.String()
+		return browse(page, strings.TrimSpace(code))
+	})
 }

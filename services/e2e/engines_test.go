@@ -113,6 +113,29 @@ func podman(t testing.TB, image string) string {
 // daemon is a dockerd, with a containerd of its own.
 type daemon struct{ home string }
 
+// startDaemon runs a program until the test ends; that shows the end of its log where it
+// fails.
+func startDaemon(t testing.TB, home, program string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(home, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := sandbox(context.Background(), home, append([]string{program}, args...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
+			t.Logf("log of %s:\n%s", program, tail(string(said), 6000))
+		}
+	})
+}
+
 // startDocker runs a daemon that sets up no network: containers are on the
 // host's.
 func startDocker(t testing.TB) daemon {
@@ -126,23 +149,7 @@ func startDocker(t testing.TB) daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.Create(filepath.Join(d.home, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	cmd := sandbox(context.Background(), d.home, "dockerd", "--config-file", writeFile(t, "daemon.json", string(raw)))
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if said, err := os.ReadFile(log.Name()); err == nil && t.Failed() {
-			t.Logf("log of dockerd:\n%s", tail(string(said), 6000))
-		}
-	})
+	startDaemon(t, d.home, "dockerd", "--config-file", writeFile(t, "daemon.json", string(raw)))
 	if err := within(2*time.Minute, func() error {
 		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
 	}); err != nil {

@@ -7,29 +7,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/builder/claim"
+	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/builder/layering"
-	"slipway.dev/services/internal/bus"
-	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"
 )
-
-// withBucket is a NATS with the bucket.
-func withBucket(t *testing.T) *nats.Conn {
-	t.Helper()
-	nc := testkit.NATS(t)
-	js, err := jetstream.New(nc)
-	if err == nil {
-		err = bus.MakeStreams(t.Context(), js, buildbus.Claims())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nc
-}
 
 // worker has a clock of its own: what it waits for comes when a test says so.
 type worker struct {
@@ -70,7 +54,7 @@ func none([]byte) bool { return false }
 // TestTake goes through the life of a claim.
 func TestTake(t *testing.T) {
 	t.Parallel()
-	nc, ctx := withBucket(t), t.Context()
+	nc, ctx := jobstest.WithClaims(t, testkit.NATS(t)), t.Context()
 	a, b := newWorker(t, nc), newWorker(t, nc)
 	first, found, err := a.Take(ctx, "k", false, all)
 	if first == nil || found || err != nil {
@@ -101,7 +85,7 @@ func TestTake(t *testing.T) {
 // TestTakeWaits: who waits hears of what was made, of a release, and of its own end.
 func TestTakeWaits(t *testing.T) {
 	t.Parallel()
-	nc := withBucket(t)
+	nc := jobstest.WithClaims(t, testkit.NATS(t))
 	a, b := newWorker(t, nc), newWorker(t, nc)
 	for _, c := range []struct {
 		name                 string
@@ -145,7 +129,7 @@ func TestTakeWaits(t *testing.T) {
 // taken, and what it says later does not count.
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	nc, ctx := withBucket(t), t.Context()
+	nc, ctx := jobstest.WithClaims(t, testkit.NATS(t)), t.Context()
 	a, b := newWorker(t, nc), newWorker(t, nc)
 	dead, _, err := a.Take(ctx, "k", false, all)
 	if dead == nil || err != nil {
@@ -180,7 +164,7 @@ func TestSilence(t *testing.T) {
 // TestLate: a holder that speaks for ever holds nobody up for ever.
 func TestLate(t *testing.T) {
 	t.Parallel()
-	nc, ctx := withBucket(t), t.Context()
+	nc, ctx := jobstest.WithClaims(t, testkit.NATS(t)), t.Context()
 	a, b := newWorker(t, nc), newWorker(t, nc)
 	hold, _, err := a.Take(ctx, "k", false, all)
 	if err != nil {

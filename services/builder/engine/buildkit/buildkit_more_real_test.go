@@ -52,18 +52,7 @@ func TestBuildKitPushes(t *testing.T) {
 	if d.Digest.String() != made {
 		t.Errorf("%s was pushed, %s was told", d.Digest, made)
 	}
-	index, err := d.ImageIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	im, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := index.Image(im.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	im, img := buildkittest.Contents(t, d)
 	m, err := img.Manifest()
 	if err != nil {
 		t.Fatal(err)

@@ -82,18 +82,7 @@ func same(l v1.Descriptor, mediaType string) bool {
 // layersOf are the layers of what a job has pushed.
 func layersOf(w *buildkittest.Workshop, t *testing.T, job jobs.Job) ([]v1.Descriptor, v1.Image) {
 	t.Helper()
-	index, err := w.Pull(t, job.Target.GetRepository()+":"+job.Target.GetTag()).ImageIndex()
-	if err != nil {
-		t.Fatal(err)
-	}
-	im, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := index.Image(im.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, img := buildkittest.Contents(t, w.Pull(t, job.Target.GetRepository()+":"+job.Target.GetTag()))
 	m, err := img.Manifest()
 	if err != nil {
 		t.Fatal(err)

@@ -14,30 +14,16 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/builder/claim"
 	engine "slipway.dev/services/builder/engine/conda"
 	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/internal/bus"
-	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"
 )
-
-// withClaims makes the bucket of claims.
-func withClaims(t *testing.T, nc *nats.Conn) *nats.Conn {
-	t.Helper()
-	js, err := jetstream.New(nc)
-	if err == nil {
-		err = bus.MakeStreams(t.Context(), js, buildbus.Claims())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return nc
-}
 
 // sharing is a worker with a folder of its own that shares layers; change may alter its
 // claims.
@@ -64,7 +50,7 @@ func (b *bench) build(ctx context.Context, e *engine.Engine, n int, out jobs.Out
 // moment fetch each of them once; another repository is another matter.
 func TestCondaOnce(t *testing.T) {
 	t.Parallel()
-	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	engines := []*engine.Engine{b.sharing(nc), b.sharing(nc), b.sharing(nc)}
 	begin := make(chan struct{})
 	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
@@ -106,7 +92,7 @@ func TestCondaOnce(t *testing.T) {
 // TestCondaOnceOfLogin: what a login showed is not shared.
 func TestCondaOnceOfLogin(t *testing.T) {
 	t.Parallel()
-	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	b.room.Logins[strings.TrimPrefix(b.channel.URL, "http://")] = testkit.Password
 	for n := range 2 {
 		job := b.job(b.curl(), func(j *jobs.Job) { j.PrivateChannels, j.CacheScope = []string{b.channel.URL + "/lab"}, "ada" })
@@ -135,7 +121,7 @@ func (b *bench) first(answer func(w http.ResponseWriter) bool) (both chan struct
 // that waits makes them.
 func TestCondaHolderSilent(t *testing.T) {
 	t.Parallel()
-	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	silent, alive := make(chan struct{}), make(chan struct{})
 	both := b.first(func(http.ResponseWriter) bool { <-alive; return false })
 	holder := b.sharing(nc, func(c *claim.Claims) {
@@ -177,7 +163,7 @@ func TestCondaHolderSilent(t *testing.T) {
 // build alone.
 func TestCondaHolderFails(t *testing.T) {
 	t.Parallel()
-	b, nc := newBench(t), withClaims(t, testkit.NATS(t))
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	waits := make(chan struct{})
 	both := b.first(func(w http.ResponseWriter) bool { <-waits; w.WriteHeader(http.StatusNotFound); return true })
 	var all sync.WaitGroup
@@ -211,7 +197,7 @@ func TestCondaWithoutNATS(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	withClaims(t, nc)
+	jobstest.WithClaims(t, nc)
 	b, gone := newBench(t), make(chan struct{})
 	both := b.first(func(http.ResponseWriter) bool { <-gone; return false })
 	var all sync.WaitGroup

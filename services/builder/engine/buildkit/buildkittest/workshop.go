@@ -249,3 +249,21 @@ func (w *Workshop) Pull(t *testing.T, ref string) *registry.Descriptor {
 	}
 	return d
 }
+
+// Contents are what a pushed index lists, and its first image.
+func Contents(t *testing.T, d *registry.Descriptor) (*v1.IndexManifest, v1.Image) {
+	t.Helper()
+	index, err := d.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := index.Image(list.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list, img
+}

@@ -1,0 +1,24 @@
+package jobstest
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
+)
+
+// WithClaims makes the bucket of claims, as the build room does.
+func WithClaims(t *testing.T, nc *nats.Conn) *nats.Conn {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err == nil {
+		err = bus.MakeStreams(t.Context(), js, buildbus.Claims())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
