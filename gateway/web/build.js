@@ -8,7 +8,7 @@ import { duration, html, moment } from "./html.js";
 import { Inside } from "./inside.js";
 import { Packages } from "./lock.js";
 import { Log } from "./log.js";
-import { Failed, Steps } from "./progress.js";
+import { Expected, Failed, Steps } from "./progress.js";
 import { token } from "./session.js";
 import { Source } from "./source.js";
 import { Watch } from "./watch.js";
@@ -69,6 +69,7 @@ function Known({ record, watch }) {
     ${name && html`<${Copied} large text=${name} what="the name" />`}
     <${Actions} record=${record} running=${!end} name=${name} ask=${ask} />
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />
+    ${!end && html`<${Expected} expected=${watch.expected.value} />`}
     <${Facts} record=${record} />
     ${succeeded && !targetImage.startsWith("oras://") && html`<${Inside} name=${ask} platform=${record.platform} />`}`;
 }

@@ -6,7 +6,7 @@ import { buildPage, call, containerPage, Failure, root, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { html, moment, size } from "./html.js";
 import { Inside } from "./inside.js";
-import { Failed } from "./progress.js";
+import { Expected, Failed } from "./progress.js";
 import { Source } from "./source.js";
 
 /**
@@ -15,7 +15,8 @@ import { Source } from "./source.js";
  * @typedef {{requestId: string, targetImage?: string, containerImage?: string, containerPlatform?: string, containerConfig?: Config, containerIncludes?: string[],
  *   userId?: number, workspaceId?: number, workflowId?: string, freeze?: boolean, creationTime?: string, expiration?: string, revocationTime?: string,
  *   buildId?: string, containerFile?: string, condaFile?: string, digests?: string[]}} Request
- * @typedef {{status?: string, succeeded?: boolean, reason?: string, message?: string, position?: number}} Status
+ * @typedef {{status?: string, succeeded?: boolean, reason?: string, message?: string, position?: number, expectedStart?: number,
+ *   expectedEnd?: number, asked?: number}} Status asked is when, in milliseconds since the epoch
  */
 
 /** @param {Request} r */
@@ -89,7 +90,7 @@ export function Container({ id }) {
     const ask = async () => {
       const s = await call("GET", `v1alpha2/container/${id}/status`).catch(() => undefined);
       if (later === 0) return;
-      if (s) tell(s);
+      if (s) tell({ ...s, asked: Date.now() });
       if (s?.status !== "DONE") later = setTimeout(ask, 3000);
     };
     void ask();
@@ -111,6 +112,7 @@ export function Container({ id }) {
   return html`
     <h1 class="id">Container</h1>
     <p class=${`verdict ${state}`} role="status">${text}</p>
+    ${status?.asked && status.expectedEnd !== undefined && html`<${Expected} expected=${{ start: status.asked + 1000 * (status.expectedStart ?? 0), end: status.asked + 1000 * status.expectedEnd }} />`}
     ${status?.succeeded === false && html`<${Failed} reason=${status.reason} message=${status.message} />`}
     ${!isOver(request) && request.targetImage && html`<${Copied} large text=${request.targetImage} what="the name" />`}
     <div class="actions">${isOver(request) && !request.revocationTime && html`<${Action} title="Get a fresh name" act=${fresh} />`}

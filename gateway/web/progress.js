@@ -1,5 +1,6 @@
 // How far a build is, and why it failed.
-import { html } from "./html.js";
+import { useEffect, useState } from "preact/hooks";
+import { duration, html } from "./html.js";
 
 /** @type {Record<string, string>} what a worker does, in words */
 const phases = {
@@ -16,6 +17,24 @@ const reasons = {
   cancelled: "It was cancelled",
   internal: "Something in the service broke; it is not your recipe",
 };
+
+/** A length of time, as exactly as an estimate is. @param {number} ms */
+const about = (ms) => duration(ms < 90_000 ? Math.max(5, Math.round(ms / 5000) * 5) : Math.round(ms / 60_000) * 60);
+
+/**
+ * When a build is likely to begin, and to be over: so long do builds like it take here.
+ * @param {{expected: {start: number, end: number}}} props moments; 0 is not known
+ */
+export function Expected({ expected: { start, end } }) {
+  const [now, tick] = useState(Date.now());
+  useEffect(() => {
+    tick(Date.now());
+    const every = setInterval(() => tick(Date.now()), 5000);
+    return () => clearInterval(every);
+  }, [start, end]);
+  if (end <= now) return null;
+  return html`<p class="note expected">${start > now + 1000 ? `Likely to begin in about ${about(start - now)}, and to be over in about ${about(end - now)}` : `Likely to be over in about ${about(end - now)}`}, as builds like it went lately.</p>`;
+}
 
 /** @param {{reason?: string, message?: string}} props */
 export function Failed({ reason, message }) {

@@ -6,7 +6,7 @@ import { Action } from "./action.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { order } from "./order.js";
-import { Failed, Steps } from "./progress.js";
+import { Expected, Failed, Steps } from "./progress.js";
 import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
@@ -45,6 +45,7 @@ function Making({ id, request }) {
   return html`
     ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
     <${Steps} seen=${watch.seen.value} end=${end} place=${watch.place.value} />
+    ${!end && html`<${Expected} expected=${watch.expected.value} />`}
     ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
     <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>
     ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;

@@ -21,6 +21,8 @@ export class Watch {
     this.end = signal(/** @type {End | undefined} */ (undefined));
     /** Its place in the queue; 0 where it is not there, or that is not known. */
     this.place = signal(0);
+    /** When it is likely to begin, and to have ended, in milliseconds since the epoch; 0 where that is not known. */
+    this.expected = signal({ start: 0, end: 0 });
     /** Why there is nothing new. */
     this.problem = signal("");
     /** @type {Line[]} lines that are not shown yet */
@@ -46,13 +48,17 @@ export class Watch {
     };
   }
 
-  /** Asks for its place until somebody has taken it up. */
+  /** Asks for its place until somebody has taken it up, and then once more, and again once it takes longer than that. */
   async wait() {
     const s = await call("GET", `v1alpha1/builds/${encodeURIComponent(this.id)}/status`).catch(() => undefined);
     if (this.closed || this.end.value) return;
     this.place.value = s?.position ?? 0;
+    /** @param {number | undefined} seconds */
+    const at = (seconds) => (seconds === undefined ? 0 : Date.now() + seconds * 1000);
+    this.expected.value = { start: at(s?.expectedStart), end: at(s?.expectedEnd) };
     if (s?.status === "PENDING" && !s.position && !this.seen.value.length) this.begin("prepare");
     if (s?.position || !s) this.later = setTimeout(() => this.wait(), 3000);
+    else if (s.expectedEnd !== undefined) this.later = setTimeout(() => this.wait(), Math.max(3000, s.expectedEnd * 1000));
   }
 
   /** @param {string} phase */

@@ -88,9 +88,13 @@ func earlier(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// standing is how a build stands, with its place where it waits.
+// standing is how a build stands, with its place where it waits, and when it is likely
+// to have ended.
 func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildResponse, error) {
 	out := outcome(r)
+	if err := s.expect(ctx, r, out); err != nil {
+		return nil, err
+	}
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil
 	}

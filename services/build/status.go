@@ -33,7 +33,8 @@ func (s *Service) read(ctx context.Context, id string) (record, error) {
 	return rec, err
 }
 
-// GetBuildStatus answers from SQL alone: it never waits and asks no worker.
+// GetBuildStatus answers from SQL, and what workers said of themselves: it never waits and
+// asks nobody.
 func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatusRequest) (*buildv1.GetBuildStatusResponse, error) {
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
@@ -46,7 +47,7 @@ func (s *Service) GetBuildStatus(ctx context.Context, req *buildv1.GetBuildStatu
 	b := s.describe(rec)
 	out := &buildv1.GetBuildStatusResponse{
 		Id: b.BuildId, Status: b.Status, StartTime: b.GetStartTime(), Duration: b.Duration, Succeeded: b.Succeeded,
-		Reason: b.Reason, Message: b.Message,
+		Reason: b.Reason, Message: b.Message, ExpectedStart: now.ExpectedStart, ExpectedEnd: now.ExpectedEnd,
 	}
 	if now.GetPosition() > 0 {
 		out.Position = proto.Int32(now.GetPosition())

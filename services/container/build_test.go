@@ -131,8 +131,8 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 		in   *buildv1.AwaitBuildResponse
 		want *containerv1.GetContainerStatusResponse
 	}{
-		{"queued", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: at(0), Position: 3},
-			&containerv1.GetContainerStatusResponse{Status: proto.String("PENDING"), Position: proto.Int32(3)}},
+		{"queued", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: at(0), Position: 3, ExpectedStart: new(0.0), ExpectedEnd: new(7.5)},
+			&containerv1.GetContainerStatusResponse{Status: proto.String("PENDING"), Position: proto.Int32(3), ExpectedStart: new(0.0), ExpectedEnd: new(7.5)}},
 		{"running", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_RUNNING, CreatedAt: at(0), StartedAt: at(1)},
 			&containerv1.GetContainerStatusResponse{Status: proto.String("BUILDING")}},
 		{"succeeded", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED, CreatedAt: at(0), CompletedAt: at(time.Minute)},

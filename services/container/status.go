@@ -56,6 +56,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 
 // describeBuild fills in how the build stands.
 func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.AwaitBuildResponse) {
+	out.ExpectedStart, out.ExpectedEnd = b.ExpectedStart, b.ExpectedEnd
 	switch b.GetState() {
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED, buildv1.BuildState_BUILD_STATE_FAILED:
 		out.Status = proto.String(statusDone)

@@ -5,12 +5,14 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
 
+	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 )
 
@@ -95,6 +97,36 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	b.await(`document.querySelector("h1.id + .verdict").innerText === "It was cancelled."`)
 	b.good("cancelled", p.url)
 	open()
+}
+
+// TestWebPageSaysWhenABuildEnds estimates by the build before, which is made to have taken
+// an hour.
+func TestWebPageSaysWhenABuildEnds(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	channel, _ := gated(t)
+	up := testkit.NewRegistry(t, testkit.Open)
+	s := gatedSettings(channel, up.Push(t, "base/index:1", testkit.Index(t, true, "amd64")))
+	s["build_concurrency"], s["database_url"] = "1", "sqlite:"+filepath.Join(t.TempDir(), "slipway.db")
+	p := oneProcess(t, common(t, []string{up.Host}, s))
+	if end := p.finished(t, p.order(packagesOf("procps-ng"))); end["succeeded"] != true {
+		t.Fatalf("the build before is %v", end)
+	}
+	db, err := sqldb.Open(t.Context(), s["database_url"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `UPDATE build_builds SET started_at = completed_at - 3600000000`); err != nil {
+		t.Fatal(err)
+	}
+	running, waiting := text(p.order(packagesOf("samtools=1.20")), "buildId"), text(p.order(packagesOf("tables")), "buildId")
+	b := openTab(t, browser, p.url+"/view/builds/"+running)
+	b.await(`document.querySelector(".expected")?.innerText === "Likely to be over in about 1 h, as builds like it went lately."`)
+	b.good("expected", p.url)
+	b = openTab(t, browser, p.url+"/view/builds/"+waiting)
+	b.await(`document.querySelector(".expected")?.innerText === "Likely to begin in about 1 h, and to be over in about 2 h, as builds like it went lately."`)
+	b.good("expected-queued", p.url)
 }
 
 // TestWebPageKeepsTheLogWithoutItsGateway: a log is watched while the gateway that serves

@@ -33,6 +33,8 @@ type builder struct {
 	submit string
 	events func(n int, w http.ResponseWriter, r *http.Request) // call n for the events of any build
 	status func(n int) string
+	// outlook is the status of any build.
+	outlook string
 
 	eventCalls, statusCalls atomic.Int32
 }
@@ -47,6 +49,8 @@ func (b *builder) serve(t *testing.T) string {
 			b.events(int(b.eventCalls.Add(1)), w, r)
 		case r.URL.Path == "/v1alpha2/container/abc123/status" && b.status != nil:
 			_, _ = io.WriteString(w, b.status(int(b.statusCalls.Add(1))))
+		case strings.HasSuffix(r.URL.Path, "_1/status"):
+			_, _ = io.WriteString(w, b.outlook)
 		case r.URL.Path == "/v1alpha1/builds/beef_1": // what was made, which these tests do not show
 			http.NotFound(w, r)
 		default:
@@ -73,6 +77,9 @@ func TestAwait(t *testing.T) {
 		{name: "phases", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 0, phase+phase+"event: later\ndata: x\n\nevent: phase\ndata: push\n\n"+success)
 		}}, out: builtName, errs: "==> build (0s)\n==> push (0s)\n"},
+		{name: "in the queue", b: &builder{submit: builtAnswer, status: isDone, outlook: `{"status":"PENDING","position":3,"expectedStart":84.5,"expectedEnd":126}`,
+			events: func(_ int, w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, success) },
+		}, out: builtName, errs: "==> place 3 in the queue, to begin in about 85 s, to end in about 2 min\nline 1\n"},
 		{name: "there already", b: &builder{submit: strings.Replace(builtAnswer, `"mirror"`, `"succeeded":true,"mirror"`, 1)}, out: builtName},
 		{name: "failed", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 1, failure)

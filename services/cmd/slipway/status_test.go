@@ -60,8 +60,12 @@ Details    https://d
 		{name: "status by name and digest", args: []string{"status", "h/wt/abc123/a/b/c@sha256:aa"}, ex: done, out: doneText},
 		{
 			name: "in the queue", args: []string{"status", "abc123"},
-			ex:  exchange{call: "GET " + path + "/status", answer: `{"id":"abc123","status":"PENDING","position":3,"duration":"odd"}`},
-			out: "Request   abc123\nStatus    PENDING\nPosition  3\nDuration  odd\n",
+			ex:  exchange{call: "GET " + path + "/status", answer: `{"id":"abc123","status":"PENDING","position":3,"expectedStart":200,"expectedEnd":290.5,"duration":"odd"}`},
+			out: "Request   abc123\nStatus    PENDING\nPosition  3\nExpected  to begin in about 3 min, to end in about 5 min\nDuration  odd\n",
+		}, {
+			name: "a build in the queue", args: []string{"status", "beef_1"},
+			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/status", answer: `{"id":"beef_1","status":"PENDING","position":1,"expectedStart":0,"expectedEnd":30}`},
+			out: "Build     beef_1\nStatus    PENDING\nPosition  1\nExpected  to end in about 30 s\n",
 		}, {
 			name: "status as JSON", args: []string{"status", "abc123", "-o", "json"},
 			ex: exchange{call: "GET " + path + "/status", answer: `{"status":"DONE"}`}, out: "{\n  \"status\": \"DONE\"\n}\n",

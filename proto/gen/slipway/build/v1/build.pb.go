@@ -558,7 +558,12 @@ type GetBuildStatusResponse struct {
 	// The reason in words, which may be several lines.
 	Message *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// Place in the queue, from 1; absent once a worker has taken it.
-	Position      *int32 `protobuf:"varint,8,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	Position *int32 `protobuf:"varint,8,opt,name=position,proto3,oneof" json:"position,omitempty"`
+	// Seconds from now until a worker is likely to take it, as long as builds of its
+	// kind took lately; absent once one has, or where that is not known.
+	ExpectedStart *float64 `protobuf:"fixed64,9,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
+	// Seconds from now until it is likely to have ended, likewise.
+	ExpectedEnd   *float64 `protobuf:"fixed64,10,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,6 +650,20 @@ func (x *GetBuildStatusResponse) GetMessage() string {
 func (x *GetBuildStatusResponse) GetPosition() int32 {
 	if x != nil && x.Position != nil {
 		return *x.Position
+	}
+	return 0
+}
+
+func (x *GetBuildStatusResponse) GetExpectedStart() float64 {
+	if x != nil && x.ExpectedStart != nil {
+		return *x.ExpectedStart
+	}
+	return 0
+}
+
+func (x *GetBuildStatusResponse) GetExpectedEnd() float64 {
+	if x != nil && x.ExpectedEnd != nil {
+		return *x.ExpectedEnd
 	}
 	return 0
 }
@@ -1321,7 +1340,12 @@ type AwaitBuildResponse struct {
 	// Place in the queue, from 1; 0 when it is not queued.
 	Position int32 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
 	// The trace of the request that started it (W3C traceparent); "" for none.
-	TraceParent   string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	TraceParent string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
+	// Seconds from now until a worker is likely to take it; absent where that is not
+	// known.
+	ExpectedStart *float64 `protobuf:"fixed64,10,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
+	// Seconds from now until it is likely to have ended, likewise.
+	ExpectedEnd   *float64 `protobuf:"fixed64,11,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1417,6 +1441,20 @@ func (x *AwaitBuildResponse) GetTraceParent() string {
 		return x.TraceParent
 	}
 	return ""
+}
+
+func (x *AwaitBuildResponse) GetExpectedStart() float64 {
+	if x != nil && x.ExpectedStart != nil {
+		return *x.ExpectedStart
+	}
+	return 0
+}
+
+func (x *AwaitBuildResponse) GetExpectedEnd() float64 {
+	if x != nil && x.ExpectedEnd != nil {
+		return *x.ExpectedEnd
+	}
+	return 0
 }
 
 // LocateBuildRequest names a build.
@@ -2078,7 +2116,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\t\n" +
 	"\a_served\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
-	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xf7\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xef\x03\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x129\n" +
@@ -2088,7 +2126,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\tsucceeded\x18\x05 \x01(\bH\x03R\tsucceeded\x88\x01\x01\x12\x1b\n" +
 	"\x06reason\x18\x06 \x01(\tH\x04R\x06reason\x88\x01\x01\x12\x1d\n" +
 	"\amessage\x18\a \x01(\tH\x05R\amessage\x88\x01\x01\x12\x1f\n" +
-	"\bposition\x18\b \x01(\x05H\x06R\bposition\x88\x01\x01B\x05\n" +
+	"\bposition\x18\b \x01(\x05H\x06R\bposition\x88\x01\x01\x12*\n" +
+	"\x0eexpected_start\x18\t \x01(\x01H\aR\rexpectedStart\x88\x01\x01\x12&\n" +
+	"\fexpected_end\x18\n" +
+	" \x01(\x01H\bR\vexpectedEnd\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_durationB\f\n" +
@@ -2097,7 +2138,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\a_reasonB\n" +
 	"\n" +
 	"\b_messageB\v\n" +
-	"\t_position\"T\n" +
+	"\t_positionB\x11\n" +
+	"\x0f_expected_startB\x0f\n" +
+	"\r_expected_end\"T\n" +
 	"\x13GetBuildLockRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12\x1c\n" +
 	"\x06format\x18\x02 \x01(\tB\x04\x90\xb5\x18 R\x06format\"n\n" +
@@ -2151,7 +2194,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\tsucceeded\x18\x03 \x01(\bR\tsucceeded\"G\n" +
 	"\x11AwaitBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x17\n" +
-	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\x86\x03\n" +
+	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\xfe\x03\n" +
 	"\x12AwaitBuildResponse\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x129\n" +
 	"\n" +
@@ -2163,7 +2206,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tR\amessage\x12\x16\n" +
 	"\x06digest\x18\a \x01(\tR\x06digest\x12\x1a\n" +
 	"\bposition\x18\b \x01(\x05R\bposition\x12!\n" +
-	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\"/\n" +
+	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\x12*\n" +
+	"\x0eexpected_start\x18\n" +
+	" \x01(\x01H\x00R\rexpectedStart\x88\x01\x01\x12&\n" +
+	"\fexpected_end\x18\v \x01(\x01H\x01R\vexpectedEnd\x88\x01\x01B\x11\n" +
+	"\x0f_expected_startB\x0f\n" +
+	"\r_expected_end\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xe0\x02\n" +
 	"\x13LocateBuildResponse\x120\n" +
@@ -2342,6 +2390,7 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[8].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[12].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -924,7 +924,12 @@ type GetContainerStatusResponse struct {
 	// The name to pull; absent where the request was asked for by its key.
 	TargetImage *string `protobuf:"bytes,10,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The reason in words, which may be several lines.
-	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Seconds from now until its build is likely to begin, and to have ended, as long as
+	// builds of its kind took lately; absent where that is not known.
+	ExpectedStart *float64 `protobuf:"fixed64,12,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
+	// See expected_start.
+	ExpectedEnd   *float64 `protobuf:"fixed64,13,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1034,6 +1039,20 @@ func (x *GetContainerStatusResponse) GetMessage() string {
 		return *x.Message
 	}
 	return ""
+}
+
+func (x *GetContainerStatusResponse) GetExpectedStart() float64 {
+	if x != nil && x.ExpectedStart != nil {
+		return *x.ExpectedStart
+	}
+	return 0
+}
+
+func (x *GetContainerStatusResponse) GetExpectedEnd() float64 {
+	if x != nil && x.ExpectedEnd != nil {
+		return *x.ExpectedEnd
+	}
+	return 0
 }
 
 // RevokeContainerRequest names a request.
@@ -2320,7 +2339,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\v_conda_file\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x9d\x04\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x95\x05\n" +
 	"\x1aGetContainerStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
@@ -2334,7 +2353,10 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\bposition\x18\t \x01(\x05H\aR\bposition\x88\x01\x01\x12&\n" +
 	"\ftarget_image\x18\n" +
 	" \x01(\tH\bR\vtargetImage\x88\x01\x01\x12\x1d\n" +
-	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\x05\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01\x12*\n" +
+	"\x0eexpected_start\x18\f \x01(\x01H\n" +
+	"R\rexpectedStart\x88\x01\x01\x12&\n" +
+	"\fexpected_end\x18\r \x01(\x01H\vR\vexpectedEnd\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_build_idB\f\n" +
@@ -2346,7 +2368,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_positionB\x0f\n" +
 	"\r_target_imageB\n" +
 	"\n" +
-	"\b_message\"=\n" +
+	"\b_messageB\x11\n" +
+	"\x0f_expected_startB\x0f\n" +
+	"\r_expected_end\"=\n" +
 	"\x16RevokeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x19\n" +

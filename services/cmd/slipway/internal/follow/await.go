@@ -48,6 +48,9 @@ func untilMade(ctx context.Context, c *session.Client, res *containerv1.SubmitCo
 
 // untilEnded follows one build.
 func untilEnded(ctx context.Context, c *session.Client, res *containerv1.SubmitContainerResponse, id string, show *Console) error {
+	if err := show.foresee(ctx, c, id); err != nil {
+		return err
+	}
 	end, err := newFollower(c, id, show.show).run(ctx)
 	if err != nil {
 		return comeBack(ctx, res, id, err)

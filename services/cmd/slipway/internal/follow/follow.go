@@ -40,6 +40,9 @@ func (e *ending) fault(id string) error {
 // Build shows a build until it ends, and returns what it failed of.
 func Build(ctx context.Context, c *session.Client, id string, show *Console) error {
 	return show.during(func() error {
+		if err := show.foresee(ctx, c, id); err != nil {
+			return err
+		}
 		end, err := newFollower(c, id, show.show).run(ctx)
 		if err != nil {
 			return fmt.Errorf("reading the log: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/follow"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/usage"
@@ -49,9 +50,7 @@ func statusTable(r *containerv1.GetContainerStatusResponse) output.Table {
 	t.Fact("Request", r.GetId())
 	t.Fact("Name", r.GetTargetImage())
 	t.Fact("Status", r.GetStatus())
-	if r.Position != nil {
-		t.Fact("Position", strconv.Itoa(int(r.GetPosition())))
-	}
+	awaited(&t, r)
 	t.Fact("Succeeded", output.YesNo(r.Succeeded))
 	t.Fact("Reason", r.GetReason())
 	t.Text("Message", r.GetMessage())
@@ -71,6 +70,7 @@ func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *
 	var t output.Table
 	t.Fact("Build", res.GetId())
 	t.Fact("Status", res.GetStatus())
+	awaited(&t, &res)
 	t.Fact("Succeeded", output.YesNo(res.Succeeded))
 	t.Fact("Reason", res.GetReason())
 	t.Text("Message", res.GetMessage())
@@ -79,6 +79,21 @@ func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *
 		t.Fact("Duration", output.Seconds(res.Duration))
 	}
 	return format.Print(cmd.OutOrStdout(), raw, t)
+}
+
+// pending is what is said of a build that has not ended.
+type pending interface {
+	GetPosition() int32
+	GetExpectedStart() float64
+	GetExpectedEnd() float64
+}
+
+// awaited shows when a build comes to its turn, and its end.
+func awaited(t *output.Table, r pending) {
+	if n := r.GetPosition(); n > 0 {
+		t.Fact("Position", strconv.Itoa(int(n)))
+	}
+	t.Fact("Expected", follow.Expected(r.GetExpectedStart(), r.GetExpectedEnd()))
 }
 
 // elapsed shows nanoseconds, which the contract has as text.
