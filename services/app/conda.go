@@ -33,7 +33,7 @@ func (a *App) buildConda() error {
 	s := conda.New(conda.Deps{
 		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Keychain: keys, Limiter: a.limiter(),
 		Channels: channels, Metrics: a.reg, Now: time.Now,
-		AnonymousAccess: a.cfg.AnonymousAccess, RequestsUser: a.cfg.LimitRequestsUser, RequestsAnonymous: a.cfg.LimitRequestsAnonymous,
+		AnonymousAccess: a.cfg.AnonymousAccess, SearchesUser: a.cfg.LimitSearchesUser, SearchesAnonymous: a.cfg.LimitSearchesAnonymous,
 	})
 	a.services = append(a.services, s.Register)
 	a.background = append(a.background, s.Run)

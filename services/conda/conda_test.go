@@ -96,7 +96,7 @@ func start(t *testing.T) (condav1.CondaServiceClient, string) {
 	s := conda.New(conda.Deps{
 		Platform: people, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Channels: channels, Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
-		RequestsAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
+		SearchesAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
 	})
 	testkit.Run(t, s.Run)
 	conn, _ := testkit.Serve(t, s.Register, "gateway", "container")

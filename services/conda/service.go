@@ -33,9 +33,9 @@ type Deps struct {
 	Now func() time.Time
 	// AnonymousAccess says whether callers without an access token are served.
 	AnonymousAccess bool
-	// RequestsUser and RequestsAnonymous limit solves and searches, which are charged as
-	// container requests of a user or a client's address.
-	RequestsUser, RequestsAnonymous ratelimit.Limit
+	// SearchesUser and SearchesAnonymous limit the solves and searches of a user or a
+	// client's address, which no container request counts among.
+	SearchesUser, SearchesAnonymous ratelimit.Limit
 }
 
 // Service implements condav1.CondaServiceServer. Make it with New, then Run it.
@@ -69,11 +69,11 @@ func (s *Service) identify(ctx context.Context, claim caller.Claim) (caller.ID, 
 		return caller.ID{}, err
 	}
 	id := caller.Of(who)
-	limit := s.deps.RequestsAnonymous
+	limit := s.deps.SearchesAnonymous
 	if !id.IsAnonymous() {
-		limit = s.deps.RequestsUser
+		limit = s.deps.SearchesUser
 	}
-	_, err = s.deps.Limiter.Charge(ctx, "requests", client(ctx, id), limit, 1)
+	_, err = s.deps.Limiter.Charge(ctx, "searches", client(ctx, id), limit, 1)
 	return id, err
 }
 

@@ -63,3 +63,34 @@ func TestGuessingTokensIsCharged(t *testing.T) {
 		t.Errorf("five guesses answered %v", statuses)
 	}
 }
+
+// TestSearchesLeaveRequestsAlone: what a page asks while somebody types has a limit of its
+// own, and takes nothing from the container requests.
+func TestSearchesLeaveRequestsAlone(t *testing.T) {
+	t.Parallel()
+	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
+	image := up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64"))
+	s := bare(lab.URL)
+	s["conda_channels"] = "conda-forge=" + lab.URL + "/lab,bioconda=" + lab.URL + "/lab"
+	s["limit_searches_anonymous"], s["limit_requests_anonymous"] = "3/1h", "1/1h"
+	eachShape(t, []string{up.Host}, s, func(t *testing.T, p *program) {
+		lock := map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"samtools"}}}
+		for _, r := range []reply{
+			p.call(http.MethodGet, "/v1alpha1/conda/packages?q=sam", nil),
+			p.call(http.MethodGet, "/v1alpha1/conda/packages/bioconda/samtools", nil),
+			p.call(http.MethodPost, "/v1alpha1/conda/lock", lock),
+		} {
+			if r.status != http.StatusOK {
+				t.Errorf("a search within the limit: %d %s", r.status, r.body)
+			}
+		}
+		if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=hts", nil); r.status != http.StatusTooManyRequests || r.header.Get("RateLimit-Limit") != "3" {
+			t.Errorf("a fourth search: %d %s", r.status, r.body)
+		}
+		p.submit(map[string]any{"containerImage": image}) // the one request that there may be
+		body := map[string]any{"containerImage": image}
+		if r := p.call(http.MethodPost, "/v1alpha2/container", body); r.status != http.StatusTooManyRequests {
+			t.Errorf("a second request: %d %s", r.status, r.body)
+		}
+	})
+}

@@ -74,6 +74,9 @@ type Config struct {
 	LimitRequestsUser      ratelimit.Limit `key:"limit_requests_user" default:"2000/1m" help:"Container requests of one user; one that stores new layers counts once more for each 256 KiB of them. 0: no limit."`
 	LimitRequestsAnonymous ratelimit.Limit `key:"limit_requests_anonymous" default:"500/1h" help:"Container requests of one address without a user, likewise. 0: no limit."`
 
+	LimitSearchesUser      ratelimit.Limit `key:"limit_searches_user" default:"1200/1m" help:"Searches, descriptions and solves of Conda packages by one user, while images are put together; the solves of container requests are not among them. 0: no limit."`
+	LimitSearchesAnonymous ratelimit.Limit `key:"limit_searches_anonymous" default:"300/1m,3000/1h" help:"Likewise by one address without a user. 0: no limit."`
+
 	LimitPlatform ratelimit.Limit `key:"limit_platform" default:"20/1s,72000/1h" help:"Calls of the platform's REST API with one access token. 0: no limit."`
 
 	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`

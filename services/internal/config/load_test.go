@@ -50,6 +50,8 @@ func TestDefaults(t *testing.T) {
 		LimitPullsAnonymous:    ratelimit.Limit{{Count: 250, Window: time.Hour}},
 		LimitRequestsUser:      ratelimit.Limit{{Count: 2000, Window: time.Minute}},
 		LimitRequestsAnonymous: ratelimit.Limit{{Count: 500, Window: time.Hour}},
+		LimitSearchesUser:      ratelimit.Limit{{Count: 1200, Window: time.Minute}},
+		LimitSearchesAnonymous: ratelimit.Limit{{Count: 300, Window: time.Minute}, {Count: 3000, Window: time.Hour}},
 		LayerStore:             10 << 30, TokenMemory: 128 << 20,
 		LimitBuildsUser:       ratelimit.Limit{{Count: 100, Window: time.Hour}},
 		LimitBuildsAnonymous:  ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},

@@ -55,6 +55,8 @@ func condaRows() []Row {
 		{What: "bounds of the version in a Conda specification", Bound: fmt.Sprintf("%d, in %d parentheses", CondaConstraints, CondaParentheses), Why: asks},
 		{What: "Conda packages that a request names", Bound: fmt.Sprint(CondaSpecs), Why: asks},
 		{What: "searches, descriptions and solves of Conda packages at a time", Bound: fmt.Sprintf("%d, %d of one client", CondaCallsAtOnce, CondaCallsOfClient), Why: "each may take a processor, and its memory, for as long as it may take"},
+		{What: "searches, descriptions and solves of Conda packages of a user", Key: "limit_searches_user", Why: "each may take a processor; a page asks with every pause in what is typed, and once for each channel"},
+		{What: "searches, descriptions and solves of Conda packages of an address without a user", Key: "limit_searches_anonymous", Why: "likewise; several people may share an address"},
 		{What: "solving a request for Conda packages", Bound: fmt.Sprintf("%s, %s learnt, records of %s", CondaSolve, size(4*CondaLearnt), size(CondaMemory)), Why: "what is asked may be as hard as any puzzle"},
 		{
 			What: "explaining why a Conda request cannot be, and what could be instead", Bound: fmt.Sprintf("%s, %s and %d solves", CondaExplain, CondaSuggest, CondaTries),
