@@ -18,7 +18,9 @@ import (
 	"slipway.dev/services/container"
 	"slipway.dev/services/container/conda"
 	"slipway.dev/services/inspect"
+	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/platform"
 	"slipway.dev/services/platform/identity"
@@ -176,6 +178,10 @@ func (a *App) buildRegistry() error {
 	if a.cfg.CountPulls {
 		spool = a.dir("pulls")
 	}
+	kept, err := Bucket(a.cfg)
+	if err != nil {
+		return err
+	}
 	r, err := registry.New(registry.Deps{
 		Containers: containerv1.NewContainerServiceClient(a.conns["container"]),
 		Builds:     a.builds(), Bus: a.nats,
@@ -184,7 +190,7 @@ func (a *App) buildRegistry() error {
 		Settings: registry.Settings{
 			PullsUser: a.cfg.LimitPullsUser, PullsAnonymous: a.cfg.LimitPullsAnonymous,
 			LayerDir: a.dir("layers"), LayerCache: int64(a.cfg.LayerCache), ImageCache: int64(a.cfg.ImageCache),
-			BlobDir: a.cfg.BlobCache, BlobCache: int64(a.cfg.BlobCacheSize),
+			BlobDir: a.cfg.BlobCache, BlobBucket: kept, BlobCache: int64(a.cfg.BlobCacheSize),
 			TagFreshness: a.cfg.TagFreshness, PullWait: a.cfg.PullWait, PublicURL: strings.TrimRight(a.cfg.PublicURL, "/"),
 			SpoolDir: spool, FilesystemPrefix: a.cfg.FilesystemPrefix,
 		},
@@ -196,6 +202,18 @@ func (a *App) buildRegistry() error {
 	a.background = append(a.background, r.Run)
 	a.pulls = r
 	return nil
+}
+
+// Bucket is that of blob_cache, which the caller closes; nil where that is none.
+func Bucket(cfg config.Config) (*bucket.Bucket, error) {
+	if !bucket.IsAddress(cfg.BlobCache) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	at, err := bucket.Parse(cfg.BlobCache)
+	if err != nil {
+		return nil, fmt.Errorf("blob_cache %w", err)
+	}
+	return bucket.Open(at, cfg.BlobCacheLogin)
 }
 
 func (a *App) buildGateway() error {

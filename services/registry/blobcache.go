@@ -17,9 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
@@ -42,15 +40,13 @@ func (k blobKey) file() string {
 	return hex.EncodeToString(sum[:]) + "-" + strconv.FormatInt(k.size, 10)
 }
 
-// blobCache keeps blobs of registries in a folder, within a size, of which those go first
-// that were used longest ago. A blob is there in full, and verified, or not at all. Who may
-// read one it does not know. Safe for concurrent use.
+// blobCache is a blobStore in a folder of this process alone: those blobs go first that were
+// used longest ago. Safe for concurrent use.
 type blobCache struct {
-	dir             string // "" keeps nothing
-	limit           int64
-	lock            *os.File
-	hits            *stats.Counter
-	evicted, failed prometheus.Counter
+	dir   string // "" keeps nothing
+	limit int64
+	lock  *os.File
+	blobCounts
 
 	mu      sync.Mutex
 	entries map[string]*list.Element // of keptFile, by name
@@ -68,18 +64,10 @@ type keptFile struct {
 // newBlobCache opens the folder, with what an earlier process left there.
 func newBlobCache(d Deps) (*blobCache, error) {
 	c := &blobCache{
-		dir: d.BlobDir, limit: d.BlobCache, hits: stats.NewCounter(),
+		dir: d.BlobDir, limit: d.BlobCache,
 		entries: map[string]*list.Element{}, order: list.New(), filling: map[string]bool{},
-		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_registry_blob_cache_evicted_total", Help: "Blobs that left the blob cache for others.",
-		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_registry_blob_cache_failed_total", Help: "Blobs that could not be written to the blob cache, or read from it; their registry served them.",
-		}),
 	}
-	d.Metrics.MustRegister(c.evicted, c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "slipway_registry_blob_cache_bytes", Help: "What the blob cache takes up on disk.",
-	}, func() float64 { return float64(c.used()) }))
+	c.blobCounts = newBlobCounts(d.Metrics, c.used)
 	if c.dir == "" {
 		return c, nil
 	}

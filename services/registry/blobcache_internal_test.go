@@ -214,9 +214,10 @@ func TestDiskIsFull(t *testing.T) {
 	dir := t.TempDir()
 	c := openCache(t, dir, 1000)
 	f := c.fill(keyOfBlob("secret"), strings.NewReader("secret"))
-	name := f.file.Name()
-	_ = f.file.Close()
-	f.file = os.NewFile(uintptr(full), name) // the device has no other name that could be removed
+	to := f.to.(*fillingFile)
+	name := to.file.Name()
+	_ = to.file.Close()
+	to.file = os.NewFile(uintptr(full), name) // the device has no other name that could be removed
 	got, err := io.ReadAll(f)
 	f.commit()
 	f.end()

@@ -1,40 +1,44 @@
 package registry
 
 import (
+	"context"
 	"io"
+	"net/http"
 	"os"
-
-	"github.com/opencontainers/go-digest"
 )
 
 // incoming begins the names of files that are being written.
 const incoming = "incoming-"
 
-// filling is a blob on its way to a client that is kept as it passes. What goes wrong with
-// keeping it does not concern the client.
-type filling struct {
-	cache   *blobCache
-	key     blobKey
-	body    io.Reader
-	file    *os.File // nil once it will not be kept
-	verify  digest.Verifier
-	written int64
+// find implements blobStore.
+func (c *blobCache) find(_ context.Context, k blobKey) foundBlob {
+	if f := c.open(k); f != nil {
+		return keptOnDisk{f}
+	}
+	return nil
 }
 
-// fill begins to keep a blob that is read from body, by one reader at a time; nil where it
-// is not to be kept. The caller ends it.
+// keptOnDisk is a blob as a file.
+type keptOnDisk struct{ *os.File }
+
+func (f keptOnDisk) serve(w http.ResponseWriter, r *http.Request) { serveFile(w, r, f.File) }
+
+// run implements blobStore: what is too much goes at once.
+func (c *blobCache) run(context.Context) {}
+
+// fill implements blobStore.
 func (c *blobCache) fill(k blobKey, body io.Reader) *filling {
 	if !c.wants(k.size) || !c.begin(k.file()) {
 		return nil
 	}
-	f := &filling{cache: c, key: k, body: body, verify: k.digest.Verifier()}
+	f := &fillingFile{cache: c, name: k.file()}
 	var err error
 	if f.file, err = os.CreateTemp(c.dir, incoming+"*"); err != nil {
 		c.failed.Inc()
 		f.end()
 		return nil
 	}
-	return f
+	return newFilling(k, body, f)
 }
 
 // begin says whether nobody else is writing a file.
@@ -49,43 +53,36 @@ func (c *blobCache) begin(name string) bool {
 	return true
 }
 
-// Read implements io.Reader.
-func (f *filling) Read(p []byte) (int, error) {
-	n, err := f.body.Read(p)
-	if n > 0 {
-		f.keep(p[:n])
-	}
-	return n, err
+// fillingFile is a blob that is being written to the folder.
+type fillingFile struct {
+	cache   *blobCache
+	name    string
+	file    *os.File // nil once it is given up, or committed
+	written int64
 }
 
-// keep takes room only for what has come: a size that is claimed drives nothing out.
-func (f *filling) keep(p []byte) {
+// write implements sink. It takes room only for what has come: a size that is claimed
+// drives nothing out.
+func (f *fillingFile) write(p []byte) bool {
 	n := int64(len(p))
-	if f.file == nil {
-		return
-	}
-	if f.written+n > f.key.size || !f.cache.grow(n) {
-		f.giveUp()
-		return
+	if !f.cache.grow(n) {
+		return false
 	}
 	f.written += n
-	_, _ = f.verify.Write(p) // a hash takes everything
 	if _, err := f.file.Write(p); err != nil {
 		f.cache.failed.Inc()
-		f.giveUp()
+		return false
 	}
+	return true
 }
 
-// commit makes the blob visible, if it is whole and what its digest says. It is on disk
-// before it has its name: after a power cut there is no other.
-func (f *filling) commit() {
-	if f.file == nil || f.written != f.key.size || !f.verify.Verified() {
-		return
-	}
-	c, name := f.cache, f.key.file()
+// commit implements sink. The blob is on disk before it has its name: after a power cut
+// there is no other.
+func (f *fillingFile) commit() {
+	c := f.cache
 	err := f.file.Sync()
 	if err == nil {
-		err = os.Rename(f.file.Name(), c.path(name))
+		err = os.Rename(f.file.Name(), c.path(f.name))
 	}
 	if err != nil {
 		c.failed.Inc()
@@ -95,18 +92,19 @@ func (f *filling) commit() {
 	f.file = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries[name] = c.order.PushFront(keptFile{name: name, size: f.written})
+	c.entries[f.name] = c.order.PushFront(keptFile{name: f.name, size: f.written})
 }
 
-// end gives up what was not committed.
-func (f *filling) end() {
+// end implements sink.
+func (f *fillingFile) end() {
 	f.giveUp()
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()
-	delete(f.cache.filling, f.key.file())
+	delete(f.cache.filling, f.name)
 }
 
-func (f *filling) giveUp() {
+// giveUp implements sink.
+func (f *fillingFile) giveUp() {
 	if f.file == nil {
 		return
 	}

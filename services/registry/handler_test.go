@@ -55,6 +55,8 @@ type front struct {
 	// leads to, and size is the layer's.
 	name, index, manifest, config, layer string
 	size                                 int64
+	// run is what the registry does beside requests.
+	run func(context.Context) error
 }
 
 // newFront serves lib/tool:v1 with one more variable, so many pulls of it at most.
@@ -94,6 +96,7 @@ func newFrontWith(t *testing.T, pulls int, change func(*registry.Deps)) *front {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
+	f.run = r.Run
 	f.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		call := rpc.Call{ClientIP: netip.MustParseAddr("192.0.2.1"), RequestID: "request"}
 		r.ServeHTTP(w, req.WithContext(rpc.WithCall(req.Context(), call)))
@@ -118,6 +121,13 @@ func (f *front) look(t *testing.T) {
 	var m v1.Manifest
 	ask("/manifests/"+f.manifest, &m)
 	f.config, f.layer, f.size = m.Config.Digest.String(), m.Layers[0].Digest.String(), m.Layers[0].Size
+}
+
+func (f *front) json(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := json.Unmarshal(f.ask(http.MethodGet, path).Body.Bytes(), into); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (f *front) ask(method, path string, header ...string) *httptest.ResponseRecorder {

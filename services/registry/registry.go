@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/httprecord"
@@ -58,10 +60,11 @@ type Settings struct {
 	// LayerDir is where added layers are kept; LayerCache its size in bytes.
 	LayerDir   string
 	LayerCache int64
-	// BlobDir is where blobs of registries are kept; "" keeps none. BlobCache is its size
-	// in bytes.
-	BlobDir   string
-	BlobCache int64
+	// BlobDir is where blobs of registries are kept, unless BlobBucket is set; "" keeps
+	// none. BlobCache is the size in bytes.
+	BlobDir    string
+	BlobBucket *bucket.Bucket
+	BlobCache  int64
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
 	// TagFreshness is how old may be what a tag points at; 0 asks each time.
@@ -83,7 +86,7 @@ type Registry struct {
 	tokens  *tokens
 	images  *images
 	layers  *layerCache
-	blobs   *blobCache
+	blobs   blobStore
 	streams *streams
 	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
 	waiting ratelimit.AtOnce // pulls that wait for builds
@@ -98,7 +101,7 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := newBlobCache(d)
+	blobs, hits, err := newBlobStore(d)
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +118,19 @@ func New(d Deps) (*Registry, error) {
 		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
 		tracer:  otel.Tracer("slipway.dev/registry"),
 	}
-	r.metrics = newMetrics(d.Metrics, r)
+	r.metrics = newMetrics(d.Metrics, r, hits)
 	return r, nil
 }
 
-// Run publishes what there is to count, until ctx ends.
+// Run publishes what there is to count, and tidies up what is kept, until ctx ends.
 func (s *Registry) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { s.blobs.run(ctx) })
 	if s.counter != nil {
 		s.counter.run(ctx)
 	}
 	<-ctx.Done()
+	all.Wait()
 	return nil
 }
 

@@ -15,12 +15,12 @@ import (
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
 	key := blobKey{src.repo, d.Digest, d.Size}
 	if r.Method == http.MethodGet {
-		if f := s.blobs.open(key); f != nil {
+		if f := s.blobs.find(r.Context(), key); f != nil {
 			defer f.Close()
 			if err := s.mayRead(r, src, d); err != nil {
 				return err
 			}
-			serveFile(w, r, f)
+			f.serve(w, r)
 			return nil
 		}
 	}
@@ -99,8 +99,8 @@ func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader,
 	return s.keepBlob(w, r, fill)
 }
 
-// keepBlob passes a whole blob on, and keeps it. The client has all of it before the disk
-// is waited for.
+// keepBlob passes a whole blob on, and keeps it. The client has all of it before a disk is
+// waited for.
 func (s *Registry) keepBlob(w http.ResponseWriter, r *http.Request, fill *filling) error {
 	if err := s.streams.copy(w, fill, r.TLS == nil); err != nil {
 		return err

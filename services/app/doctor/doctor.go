@@ -1,7 +1,8 @@
 // Package doctor looks at what a slipwayd with some settings needs of its machine
 // and of others, and says of each thing whether it is as it should be, and if not
 // what to do. It changes nothing: a folder that is missing is not made, tables are
-// not migrated, and of ports it only tries whether they are free.
+// not migrated, of ports it only tries whether they are free, and what it puts into a
+// bucket it removes.
 package doctor
 
 import (
@@ -68,7 +69,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	d.egress, d.web = egress, &http.Client{Transport: upstream.NewTransport(egress)}
 	checks := []func(context.Context) []Finding{
 		d.settings, d.data, d.ports, d.certificates, d.publicURL,
-		d.builds, d.groups, d.database, d.redis, d.nats, d.names, d.registries, d.channels, d.clock,
+		d.builds, d.groups, d.database, d.redis, d.nats, d.blobs, d.names, d.registries, d.channels, d.clock,
 	}
 	found := make([][]Finding, len(checks))
 	var all sync.WaitGroup

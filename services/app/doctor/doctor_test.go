@@ -24,6 +24,7 @@ import (
 
 	"slipway.dev/services/app/doctor"
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/testkit"
 )
 
 // healthy is a place where everything is as it should be, builds elsewhere.
@@ -76,6 +77,16 @@ func TestBroken(t *testing.T) {
 		"an egress rule":      {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
 		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is no folder"},
 		"a small disk":        {func(_ *testing.T, o *doctor.Options) { o.Config.LayerCache = 1 << 60 }, "disk", doctor.Warn, "may fill"},
+		"a small disk for blobs": {func(t *testing.T, o *doctor.Options) {
+			o.Config.BlobCache, o.Config.BlobCacheSize = filepath.Join(o.Config.DataDir, "blobs"), 1<<60
+		}, "disk", doctor.Warn, "may fill"},
+		"a small disk of blobs alone": {func(t *testing.T, o *doctor.Options) {
+			o.Config.BlobCache, o.Config.BlobCacheSize = "/dev/shm/blobs", 1<<60
+		}, "blob cache", "", ""},
+		"a file for blobs": {func(t *testing.T, o *doctor.Options) { o.Config.BlobCache = "/proc/self/blobs" }, "blob cache", doctor.Fail, "cannot write"},
+		"a bucket": {func(t *testing.T, o *doctor.Options) {
+			o.Config.BlobCache, o.Config.BlobCacheLogin = "s3://blobs?endpoint=http://127.0.0.1:1", (&testkit.S3{}).Credentials(t)
+		}, "blob cache", doctor.Fail, "does not answer"},
 		"a port": {func(t *testing.T, o *doctor.Options) { o.Config.HTTPAddr = listener(t) }, "ports", doctor.Fail,
 			"is taken by another program"},
 		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "nobody can listen"},
@@ -206,6 +217,49 @@ func natsServer(t *testing.T) string {
 		t.Fatal("it does not start")
 	}
 	return s.ClientURL()
+}
+
+// TestBuckets: one that works is, and each trouble has its remedy, which does not say the
+// keys.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	s3 := testkit.StartS3(t)
+	file := s3.Credentials(t)
+	look := func(address, credentials string) doctor.Finding {
+		o := healthy(t)
+		o.Config.BlobCache, o.Config.BlobCacheLogin = address, credentials
+		for _, f := range doctor.Examine(t.Context(), o) {
+			if f.Check == "blob cache" {
+				if strings.Contains(f.Text+f.Do, testkit.S3Secret) || strings.Contains(f.Text+f.Do, "geheim") || strings.Contains(f.Text, "X-Amz") {
+					t.Errorf("it says %+v", f)
+				}
+				return f
+			}
+		}
+		t.Fatal("nobody looked")
+		return doctor.Finding{}
+	}
+	if f := look(s3.Address(s3.URL), file); f.State != doctor.OK {
+		t.Errorf("%+v", f)
+	}
+	if left := s3.Objects(t); len(left) != 0 {
+		t.Errorf("%v are left", left)
+	}
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ address, credentials, want string }{
+		"wrong keys":        {s3.Address(s3.URL), strings.Replace(string(right), testkit.S3Secret, "geheim", 1), "correct the keys"},
+		"no keys":           {s3.Address(s3.URL), "geheim", "blob_cache_credentials_file"},
+		"another bucket":    {strings.Replace(s3.Address(s3.URL), testkit.S3Bucket, "others", 1), string(right), "make the bucket"},
+		"another region":    {strings.Replace(s3.Address(s3.URL), "us-east-1", "eu-west-1", 1), string(right), "region"},
+		"nobody for others": {s3.Address(s3.URL) + "&public_endpoint=http://127.0.0.1:1", string(right), "public_endpoint"},
+	} {
+		if f := look(c.address, write(t, filepath.Join(t.TempDir(), "credentials"), c.credentials)); f.State != doctor.Fail || !strings.Contains(f.Do, c.want) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
 }
 
 // TestKeepsSecrets: what is wrong with an address is said without the password in it,

@@ -21,16 +21,9 @@ func (d *doctor) data(context.Context) []Finding {
 	if err != nil {
 		return one("data", "", err, Fail, "set data_dir")
 	}
-	at := dir
-	for { // what is not there yet is made in the next folder above that is
-		info, err := os.Stat(at)
-		if err == nil && !info.IsDir() {
-			return one("data", "", fmt.Errorf("%s is no folder", at), Fail, "remove it, or set another data_dir")
-		}
-		if !errors.Is(err, fs.ErrNotExist) || at == "/" {
-			break
-		}
-		at = filepath.Dir(at)
+	at := standing(dir)
+	if info, err := os.Stat(at); err == nil && !info.IsDir() {
+		return one("data", "", fmt.Errorf("%s is no folder", at), Fail, "remove it, or set another data_dir")
 	}
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		return one("data", "", fmt.Errorf("this user cannot write to %s: %w", at, err), Fail, "give it to the user that runs slipwayd (chown), or set another data_dir")
@@ -38,28 +31,51 @@ func (d *doctor) data(context.Context) []Finding {
 	return d.disk(at, dir)
 }
 
+// standing is a folder, or the next one above it that is there: what is not is made in it.
+func standing(dir string) string {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err == nil && !info.IsDir() || !errors.Is(err, fs.ErrNotExist) || at == "/" {
+			return at
+		}
+	}
+}
+
 // little is the room below which a disk soon is full.
 const little = 5 << 30
 
 func (d *doctor) disk(at, dir string) []Finding {
+	wants, keys := int64(d.Config.LayerCache)+int64(d.Config.StoreSize), "layer_cache and store_size"
+	if d.buildsHere() {
+		wants, keys = wants+int64(d.Config.BuildDisk), "build_disk, "+keys
+	}
+	blobs, more := d.blobFolder()
+	if blobs != "" && sameDisk(at, standing(blobs)) {
+		wants, keys = wants+more, "blob_cache_size, "+keys
+	}
+	return room("disk", at, dir, wants, "free space, put data_dir on a larger disk, or lower "+keys+", whose sum it may fill")
+}
+
+// room says whether a disk has so many bytes left.
+func room(check, at, dir string, wants int64, do string) []Finding {
 	var s unix.Statfs_t
 	if err := unix.Statfs(at, &s); err != nil {
-		return one("disk", "", err, Warn, "look at the disk of data_dir")
+		return one(check, "", err, Warn, "look at the disk of "+dir)
 	}
 	free := int64(s.Bavail) * s.Bsize
 	text := fmt.Sprintf("%s has %d GiB left", dir, free>>30)
-	wants := int64(d.Config.LayerCache) + int64(d.Config.StoreSize)
-	if d.buildsHere() {
-		wants += int64(d.Config.BuildDisk)
-	}
-	do := "free space, put data_dir on a larger disk, or lower build_disk, layer_cache and store_size, whose sum it may fill"
 	switch {
 	case free < little:
-		return []Finding{{Check: "disk", State: Fail, Text: text, Do: do}}
+		return []Finding{{Check: check, State: Fail, Text: text, Do: do}}
 	case free < wants:
-		return []Finding{{Check: "disk", State: Warn, Text: fmt.Sprintf("%s; builds and caches may fill %d GiB", text, wants>>30), Do: do}}
+		return []Finding{{Check: check, State: Warn, Text: fmt.Sprintf("%s; builds and caches may fill %d GiB", text, wants>>30), Do: do}}
 	}
-	return []Finding{{Check: "disk", State: OK, Text: text}}
+	return []Finding{{Check: check, State: OK, Text: text}}
+}
+
+func sameDisk(a, b string) bool {
+	var x, y unix.Stat_t
+	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev
 }
 
 // buildsHere says whether builds run on this machine, by the daemon of the builder

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -34,6 +35,7 @@ func (c *Config) Validate() error {
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
 			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
 			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
+			"blob_cache_credentials_file": c.BlobCacheLogin,
 		}),
 		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
@@ -55,10 +57,19 @@ func (c *Config) Validate() error {
 	)
 }
 
-// blobCache wants a size with a folder: no size would be no bound.
+// blobCache wants a size with a place: no size would be no bound.
 func blobCache(c *Config) error {
 	if c.BlobCache != "" && c.BlobCacheSize <= 0 {
 		return errors.New("blob_cache_size must be more than 0 where blob_cache is set")
+	}
+	if !bucket.IsAddress(c.BlobCache) {
+		if c.BlobCacheLogin != "" {
+			return errors.New("blob_cache_credentials_file goes with a blob_cache of s3://…")
+		}
+		return nil
+	}
+	if _, err := bucket.Parse(c.BlobCache); err != nil {
+		return fmt.Errorf("blob_cache %w", err)
 	}
 	return nil
 }

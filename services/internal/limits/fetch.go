@@ -47,6 +47,19 @@ const (
 	TagAnswers = 20_000
 	// BlobCacheShare is how many blobs fit into blob_cache_size at least.
 	BlobCacheShare = 4
+	// BucketBlobLeast and BucketBlobMost are how large a blob in a bucket is, in bytes;
+	// BucketBlobs how many are remembered while it is looked through.
+	BucketBlobLeast, BucketBlobMost, BucketBlobs = 64 << 10, 5_000_000_000, 200_000
+	// BucketURL is how long a client may follow the URL of a blob in a bucket, and
+	// BucketUse how often it is noted that one is used.
+	BucketURL, BucketUse = 5 * time.Minute, time.Hour
+	// BucketUploads is how many blobs one process puts into a bucket at a time, BucketUpload
+	// how long one may take, and BucketCommit its end. BucketUnseen is the part of
+	// blob_cache_size that a process may put there before the bucket is looked through again.
+	BucketUploads, BucketUpload, BucketCommit, BucketUnseen = 16, time.Hour, time.Minute, 16
+	// BucketHold is how long a bucket may hold up a client, and for a second more for each
+	// BucketRate bytes. BucketAway is for how long one that fails is left alone.
+	BucketHold, BucketRate, BucketAway = time.Second, 32 << 20, 30 * time.Second
 	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
 	// for the rest, and BlobResumptions how often for one blob.
 	BlobAway, BlobResumptions = 30 * time.Second, 5
@@ -81,8 +94,13 @@ func fetchRows() []Row {
 		{What: "entries of an image index", Bound: n(IndexEntries), Why: "the largest in use have about 50, with an attestation for each image"},
 		{What: "tags, by login, whose answers are remembered for tag_freshness", Bound: n(TagAnswers), Why: "each takes memory; one that is forgotten is asked for again"},
 		{What: "how long an answer about a tag is used again", Key: "tag_freshness", Why: "whoever moves a tag expects pulls to follow"},
-		{What: "blobs that are kept on disk", Key: "blob_cache_size", Why: "whoever pulls chooses what is kept"},
-		{What: "blob that is kept on disk", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one would drive out all others"},
+		{What: "blobs that are kept on disk or in a bucket", Key: "blob_cache_size", Why: "whoever pulls chooses what is kept"},
+		{What: "blob that is kept on disk or in a bucket", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one would drive out all others"},
+		{What: "blob that is kept in a bucket", Bound: size(BucketBlobLeast) + " to " + n(BucketBlobMost/1_000_000_000) + " GB", Why: "a smaller one is sooner passed on than looked for elsewhere; S3 takes no more at once"},
+		{What: "blobs in a bucket", Bound: n(BucketBlobs), Why: "one replica remembers all names while it looks through the bucket"},
+		{What: "blobs that one process puts into a bucket at a time", Bound: n(BucketUploads) + ", for " + BucketUpload.String(), Why: "each has a connection and 1 MiB in memory"},
+		{What: "client that waits for the bucket while a blob is put there", Bound: BucketHold.String() + ", and another for each " + size(BucketRate), Why: "who pulls is not to wait for a cache; one that is slower does not get the blob"},
+		{What: "bucket that fails", Bound: "not asked for " + BucketAway.String(), Why: "each pull would wait for it"},
 		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is remembered for the time of a pull"},
 		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
 		{What: "documents larger than " + size(SmallDocument) + " that one process reads at a time", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; whoever waits longer than " + DocumentsWait.String() + " is answered 503"},

@@ -1,0 +1,488 @@
+package registry
+
+import (
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"slipway.dev/services/internal/bucket"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/testkit"
+)
+
+// troubled is an S3 server that may be in trouble.
+type troubled struct {
+	*testkit.S3
+	url     string
+	asked   atomic.Int64
+	mu      sync.Mutex
+	trouble func(w http.ResponseWriter, r *http.Request) bool // says whether it answered
+}
+
+func newTroubled(t *testing.T) *troubled {
+	t.Helper()
+	s := &troubled{S3: testkit.StartS3(t)}
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(at); r.Out.Host = r.In.Host }, // which is signed
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.asked.Add(1)
+		s.mu.Lock()
+		trouble := s.trouble
+		s.mu.Unlock()
+		if trouble == nil || !trouble(w, r) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	s.url = server.URL
+	return s
+}
+
+func (s *troubled) in(trouble func(w http.ResponseWriter, r *http.Request) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trouble = trouble
+}
+
+// blobs are the names of whole blobs in the bucket.
+func (s *troubled) blobs(t *testing.T) (out []string) {
+	t.Helper()
+	for name, size := range s.Objects(t) {
+		if keptBlob.MatchString(name) && size > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// openBucket is a replica with a bucket, that knows what is there; its clock is ahead by
+// what is answered.
+func openBucket(t *testing.T, s *troubled, limit int64) (b *blobBucket, ahead *atomic.Int64) {
+	t.Helper()
+	at, err := bucket.Parse(s.Address(s.url))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := bucket.Open(at, s.Credentials(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead = new(atomic.Int64)
+	b = newBlobBucket(Deps{
+		Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Settings: Settings{BlobBucket: opened, BlobCache: limit},
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	})
+	t.Cleanup(func() { _ = b.close() })
+	if err := b.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return b, ahead
+}
+
+// block is the least that is kept in a bucket, of one letter.
+func block(s string) string { return strings.Repeat(s, limits.BucketBlobLeast) }
+
+// pass has a client read a blob through the bucket, as if it were what key says, and waits
+// for what becomes of it.
+func pass(t *testing.T, b *blobBucket, key blobKey, content string) {
+	t.Helper()
+	f := b.fill(key, strings.NewReader(content))
+	if f == nil {
+		t.Fatal("it is not kept")
+	}
+	if got, err := io.ReadAll(f); err != nil || string(got) != content {
+		t.Fatalf("the client has %d bytes, %v", len(got), err)
+	}
+	f.commit()
+	f.end()
+	if u := f.to.(*upload); u.begun {
+		<-u.done
+	}
+}
+
+func inBucket(t *testing.T, b *blobBucket, key blobKey) bool {
+	t.Helper()
+	f := b.find(t.Context(), key)
+	if f == nil {
+		return false
+	}
+	resp, err := http.Get(string(f.(keptElsewhere)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	return err == nil && resp.StatusCode == http.StatusOK && int64(len(content)) == key.size
+}
+
+// TestWhatIsNotTheBlobIsNotPut, nor what a client did not read to its end.
+func TestWhatIsNotTheBlobIsNotPut(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	b, _ := openBucket(t, s, 1<<30)
+	key, content := keyOfBlob(block("a")), block("a")
+	for name, is := range map[string]string{"poisoned": content[1:] + "b", "short": content[1:], "long": content + "a", "empty": ""} {
+		pass(t, b, key, is)
+		if left := s.blobs(t); len(left) != 0 || inBucket(t, b, key) || b.used() != 0 {
+			t.Errorf("%s, there are %q, %d bytes", name, left, b.used())
+		}
+	}
+	f := b.fill(key, strings.NewReader(content))
+	if _, err := io.ReadFull(f, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if b.fill(key, nil) != nil {
+		t.Error("it is put twice at a time")
+	}
+	f.end()
+	<-f.to.(*upload).done
+	if left := s.blobs(t); len(left) != 0 || b.used() != 0 || testutil.ToFloat64(b.failed) != 0 {
+		t.Errorf("half of it, there are %q, %d bytes", left, b.used())
+	}
+	pass(t, b, key, content)
+	if !inBucket(t, b, key) || len(s.blobs(t)) != 1 || b.used() != key.size {
+		t.Errorf("it is not there: %q, %d bytes", s.blobs(t), b.used())
+	}
+	if left := maps.Clone(s.Objects(t)); len(left) != 2 { // the blob, and the record
+		t.Errorf("there are %v", left)
+	}
+	if b.fill(keyOfBlob("small"), nil) != nil || b.fill(blobKey{size: 1 << 60}, nil) != nil || b.fill(blobKey{size: 1<<28 + 1}, nil) != nil {
+		t.Error("blobs of any size are kept")
+	}
+}
+
+// TestBucketInTrouble: whatever is wrong with the server, nobody waits for it twice, and it
+// is asked again after a while.
+func TestBucketInTrouble(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	answer := func(code int, body string) func(w http.ResponseWriter, r *http.Request) bool {
+		return func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Content-Type", "application/xml")
+			w.WriteHeader(code)
+			_, _ = io.WriteString(w, body)
+			return true
+		}
+	}
+	for name, trouble := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
+		"forbidding": answer(http.StatusForbidden, "<Error><Code>AccessDenied</Code></Error>"),
+		"full":       answer(http.StatusInsufficientStorage, "<Error><Code>QuotaExceeded</Code></Error>"),
+		"down":       answer(http.StatusServiceUnavailable, "no XML"),
+		"busy":       answer(http.StatusServiceUnavailable, "<Error><Code>SlowDown</Code></Error>"),
+		"gone":       func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) },
+		"hanging": func(_ http.ResponseWriter, r *http.Request) bool {
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTroubled(t)
+			b, ahead := openBucket(t, s, 1<<30)
+			key, content := keyOfBlob(block("a")), block("a")
+			pass(t, b, key, content)
+			if !inBucket(t, b, key) {
+				t.Fatal("it is not there")
+			}
+			s.in(trouble)
+			before := s.asked.Load()
+			for range 20 {
+				if f := b.find(t.Context(), key); f != nil {
+					t.Fatal("it is found")
+				}
+			}
+			most := int64(1)
+			if name == "gone" {
+				most = 2 // a connection that was in use before may be gone for another reason
+			}
+			if asked := s.asked.Load() - before; asked > most || testutil.ToFloat64(b.failed) != 1 {
+				t.Errorf("it is asked %d times, and %v failed", asked, testutil.ToFloat64(b.failed))
+			}
+			if name != "hanging" { // an upload waits for the answer, and no client for it
+				other := keyOfBlob(block("b"))
+				pass(t, b, other, block("b"))
+				if b.fill(other, nil) != nil || testutil.ToFloat64(b.failed) != 2 || b.used() != key.size {
+					t.Errorf("it is put again; %v failed, %d bytes", testutil.ToFloat64(b.failed), b.used())
+				}
+			}
+			s.in(nil)
+			if inBucket(t, b, key) {
+				t.Error("it is asked before its time")
+			}
+			ahead.Add(int64(limits.BucketAway))
+			for range 2 {
+				if !inBucket(t, b, key) {
+					t.Error("it is not asked again")
+				}
+			}
+			if name != "hanging" {
+				pass(t, b, keyOfBlob(block("c")), block("c"))
+			}
+		})
+	}
+}
+
+// TestLyingBucket: an object of another size is not the blob, and is replaced.
+func TestLyingBucket(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	b, _ := openBucket(t, s, 1<<30)
+	key, content := keyOfBlob(block("a")), block("a")
+	pass(t, b, key, content)
+	if err := os.Truncate(filepath.Join(s.Dir, "kept", key.file()), 7); err != nil {
+		t.Fatal(err)
+	}
+	if b.find(t.Context(), key) != nil || testutil.ToFloat64(b.failed) != 1 {
+		t.Error("it is found")
+	}
+	pass(t, b, key, content)
+	if !inBucket(t, b, key) {
+		t.Error("it is not replaced")
+	}
+}
+
+// TestSlowBucket: a client waits for the bucket only for so long.
+func TestSlowBucket(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	b, _ := openBucket(t, s, 1<<30)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	s.in(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && r.ContentLength > 0 {
+			<-hang // and reads nothing
+			return true
+		}
+		return false
+	})
+	content := strings.Repeat("slow", 12<<20) // more than there is between them
+	began := time.Now()
+	pass(t, b, keyOfBlob(content), content)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the client waits for %s", took)
+	}
+	if len(s.blobs(t)) != 0 || b.used() != 0 || testutil.ToFloat64(b.failed) != 1 {
+		t.Errorf("%q, %d bytes, %v failed", s.blobs(t), b.used(), testutil.ToFloat64(b.failed))
+	}
+}
+
+// age makes an object older.
+func (s *troubled) age(t *testing.T, name string, by time.Duration) {
+	t.Helper()
+	then := time.Now().Add(-by)
+	if err := os.Chtimes(filepath.Join(s.Dir, "kept", name), then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBucketIsBounded: what was used longest ago goes, but not what clients may be on their
+// way to, and nothing of others.
+func TestBucketIsBounded(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	const blob = limits.BucketBlobLeast
+	b, ahead := openBucket(t, s, 16*blob)
+	names := map[string]string{}
+	letters := strings.Split("abcdefghijklmnop", "")
+	for i, letter := range letters {
+		key := keyOfBlob(block(letter))
+		names[key.file()] = letter
+		if i > 0 { // what this process put there is to be seen, before it puts more
+			b.own = 0
+			b.total = int64(i) * blob
+		}
+		pass(t, b, key, block(letter))
+		s.age(t, key.file(), time.Duration(50-i)*time.Hour)
+	}
+	if b.fill(keyOfBlob(block("x")), nil) != nil {
+		t.Error("there is room for one more")
+	}
+	if !inBucket(t, b, keyOfBlob(block("a"))) { // which marks it
+		t.Error("a is not there")
+	}
+	b.work.Wait()
+	write := func(name string, old time.Duration) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.Dir, "kept", name), []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.age(t, name, old)
+	}
+	write("notes.txt", 99*time.Hour)
+	write("orphan"+usedMark, 99*time.Hour) // nothing of ours
+	old, young := keyOfBlob(block("y")).file(), keyOfBlob(block("z")).file()
+	write(old+usedMark, 99*time.Hour)
+	write(old+claimMark, 99*time.Hour)
+	write(young+claimMark, 0)
+	ahead.Add(int64(bucketSwept + time.Minute))
+	if err := b.look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept := ""
+	for _, name := range s.blobs(t) {
+		kept += names[name]
+	}
+	sorted := strings.Split(kept, "")
+	slices.Sort(sorted)
+	if got := strings.Join(sorted, ""); got != "afghijklmnop" || b.used() != 12*blob || testutil.ToFloat64(b.evicted) != 4 {
+		t.Errorf("%s are kept, %d bytes, %v left", got, b.used(), testutil.ToFloat64(b.evicted))
+	}
+	objects := s.Objects(t)
+	for name, want := range map[string]bool{
+		"notes.txt": true, "orphan" + usedMark: true, old + usedMark: false, old + claimMark: false, young + claimMark: true, sweptRecord: true, sweptRecord + claimMark: false,
+	} {
+		if _, is := objects[name]; is != want {
+			t.Errorf("%s is there: %v", name, is)
+		}
+	}
+	pass(t, b, keyOfBlob(block("x")), block("x"))
+
+	other, _ := openBucket(t, s, 16*blob) // a replica that starts
+	if other.used() != 12*blob || !inBucket(t, other, keyOfBlob(block("x"))) {
+		t.Errorf("another knows of %d bytes", other.used())
+	}
+	tight, ahead := openBucket(t, s, 4*blob) // and one with less
+	ahead.Add(int64(bucketSwept + time.Minute))
+	if err := tight.look(t.Context()); err != nil || tight.used() != 3*blob {
+		t.Errorf("less, there are %d bytes, %v", tight.used(), err)
+	}
+	if !inBucket(t, tight, keyOfBlob(block("x"))) || !inBucket(t, tight, keyOfBlob(block("a"))) {
+		t.Error("what is in use is gone")
+	}
+}
+
+// TestOneSweepsAtATime, until it is plain that it died.
+func TestOneSweepsAtATime(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	b, ahead := openBucket(t, s, 1<<20)
+	for _, letter := range []string{"a", "b", "c"} {
+		pass(t, b, keyOfBlob(block(letter)), block(letter))
+		b.own = 0
+		s.age(t, keyOfBlob(block(letter)).file(), 100*time.Hour)
+	}
+	release, err := b.claim(t.Context(), sweptRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.limit = limits.BucketBlobLeast
+	ahead.Add(int64(bucketSwept + time.Minute))
+	if err := b.look(t.Context()); err != nil || len(s.blobs(t)) != 3 {
+		t.Errorf("%q are there, %v", s.blobs(t), err)
+	}
+	s.age(t, sweptRecord+claimMark, 3*limits.BucketUpload)
+	for range 2 { // it is dropped, and then taken
+		if err := b.look(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(s.blobs(t)) != 0 {
+		t.Errorf("%q are there", s.blobs(t))
+	}
+	release()
+}
+
+// TestBucketAtOnce has clients of two replicas read and put the same blobs: each has its
+// own, and the bucket has whole ones.
+func TestBucketAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newTroubled(t)
+	var replicas []*blobBucket
+	for range 2 {
+		b, _ := openBucket(t, s, 1<<30)
+		replicas = append(replicas, b)
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			b := replicas[i%2]
+			for n := range 20 {
+				content := block(string(rune('a' + (i+n)%5)))
+				key := keyOfBlob(content)
+				if b.find(t.Context(), key) != nil {
+					continue
+				}
+				from := io.Reader(strings.NewReader(content))
+				f := b.fill(key, from)
+				if f != nil {
+					from = f
+				}
+				if got, err := io.ReadAll(from); err != nil || string(got) != content {
+					t.Errorf("a client has %d bytes, %v", len(got), err)
+				}
+				if f != nil {
+					f.commit()
+					f.end()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, b := range replicas {
+		_ = b.close()
+	}
+	objects := s.Objects(t)
+	for name, size := range objects {
+		if keptBlob.MatchString(name) && size != limits.BucketBlobLeast || strings.HasSuffix(name, claimMark) {
+			t.Errorf("%s has %d bytes", name, size)
+		}
+	}
+	if len(s.blobs(t)) != 5 || testutil.ToFloat64(replicas[0].failed)+testutil.ToFloat64(replicas[1].failed) != 0 {
+		t.Errorf("there are %v", objects)
+	}
+}
+
+func FuzzSwept(f *testing.F) {
+	f.Add([]byte(`{"bytes":123}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if said, ok := parseSwept(content); ok && said.Bytes < 0 {
+			t.Error(said)
+		}
+	})
+}
+
+// TestRest: after a failure one at a time tries.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	var r rest
+	now := time.Now()
+	if first := r.may(now); !first || !r.may(now) || r.worked() {
+		t.Error("it rests")
+	}
+	if !r.failed(now) || r.failed(now) || r.may(now) {
+		t.Error("it does not rest")
+	}
+	later := now.Add(limits.BucketAway)
+	if !r.may(later) || r.may(later) {
+		t.Error("not one tries")
+	}
+	r.unknown()
+	if !r.may(later) || !r.worked() || r.worked() || !r.may(later) {
+		t.Error("it does not end")
+	}
+}
