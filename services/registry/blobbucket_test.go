@@ -10,13 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/testkit"
