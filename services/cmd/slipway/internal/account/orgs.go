@@ -58,11 +58,7 @@ func orgID(ctx context.Context, c *session.Client, name string) (string, error) 
 func orgListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "Show your organisations", Args: usage.Exactly(0), ValidArgsFunction: cobra.NoFileCompletions}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := orgs(cmd.Context(), c)
 		if err != nil {
 			return err
@@ -72,7 +68,7 @@ func orgListCommand(s *session.Settings) *cobra.Command {
 			t = append(t, []string{output.Tallied(o.GetOrgId()), o.GetName(), o.GetFullName(), o.GetMemberRole().GetValue()})
 		}
 		return format.List(cmd, raw, t, "No organisations yet. `slipway org create NAME` makes one.")
-	}
+	})
 	return cmd
 }
 
@@ -103,17 +99,13 @@ func orgCreateCommand(s *session.Settings) *cobra.Command {
 func orgDeleteCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME|ID", Short: "Delete an organisation that has no workspaces any more", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Client()
-			if err != nil {
-				return err
-			}
+		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 			id, err := orgID(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}
 			return c.Remove(cmd, session.Call{Path: "/api/orgs/" + id}, "the organisation "+args[0])
-		},
+		}),
 	}
 }
 
@@ -162,11 +154,7 @@ func workspaceCreateCommand(s *session.Settings) *cobra.Command {
 func workspaceDeleteCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ORGANISATION/NAME", Short: "Delete a workspace, with its credentials and runs", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Client()
-			if err != nil {
-				return err
-			}
+		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 			at, err := placeOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -175,6 +163,6 @@ func workspaceDeleteCommand(s *session.Settings) *cobra.Command {
 				return usage.Errorf("a workspace is named ORGANISATION/NAME, not %q", args[0])
 			}
 			return c.Remove(cmd, session.Call{Path: at.path}, "the workspace "+args[0])
-		},
+		}),
 	}
 }

@@ -40,11 +40,7 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := tokens(cmd.Context(), c)
 		if err != nil {
 			return err
@@ -57,7 +53,7 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 			t = append(t, []string{output.Tallied(r.GetId()), "session of " + r.GetClientId(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), output.MomentOrNever(r.GetExpires())})
 		}
 		return format.List(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` makes one.")
-	}
+	})
 	return cmd
 }
 
@@ -111,16 +107,12 @@ command uses too.`,
 		ValidArgsFunction: s.Offers(offersTokens),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "End all of them.")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if all {
 			return c.Remove(cmd, session.Call{Path: "/api/tokens/delete-all"}, "all tokens")
 		}
 		return deleteTokens(cmd, c, args)
-	}
+	})
 	return cmd
 }
 

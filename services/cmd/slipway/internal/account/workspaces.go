@@ -22,11 +22,7 @@ func Workspaces(s *session.Settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := c.Workspaces(cmd.Context())
 		if err != nil {
 			return fmt.Errorf("listing the workspaces: %w", err)
@@ -38,6 +34,6 @@ func Workspaces(s *session.Settings) *cobra.Command {
 			}
 		}
 		return format.List(cmd, raw, t, "No workspaces yet. `slipway workspace create ORGANISATION/NAME` makes one; without one everything is in your own.")
-	}
+	})
 	return cmd
 }

@@ -33,11 +33,7 @@ environment: 0 if there is, and then its size is shown; 1 if not.`,
 	}
 	f.add(cmd, s)
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		q, err := f.query(cmd, c, args)
 		if err != nil {
 			return err
@@ -52,7 +48,7 @@ environment: 0 if there is, and then its size is shown; 1 if not.`,
 			return fmt.Errorf("explaining: %w", err)
 		}
 		return printConflict(cmd, s, format, no, q)
-	}
+	})
 	return cmd
 }
 

@@ -39,11 +39,7 @@ and builds of one package instead, newest first.`,
 	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64")
 	usage.Offer(cmd, "max")
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if in, name, ok := strings.Cut(args[0], "::"); ok {
 			raw, t, err := versions(cmd.Context(), c, in, name, most)
 			if err != nil {
@@ -60,7 +56,7 @@ and builds of one package instead, newest first.`,
 			cmd.PrintErrln("slipway: no package is called like that; another channel is searched with --channel")
 		}
 		return format.Print(cmd.OutOrStdout(), raw, foundTable(&res))
-	}
+	})
 	return cmd
 }
 

@@ -31,17 +31,13 @@ With --output json it is the build's record alone.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		id, err := BuildOf(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
 		return showBuild(cmd, s, id, format)
-	}
+	})
 	return cmd
 }
 

@@ -25,11 +25,7 @@ build ends; the exit code then tells whether it made its image.`,
 		Example:           "  slipway logs 3f2a5b6c7d8e9f01_1\n  slipway logs 3f2a5b6c7d8e9f01_1 -f",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := s.Client()
-			if err != nil {
-				return err
-			}
+		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 			id, err := BuildOf(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
@@ -38,7 +34,7 @@ build ends; the exit code then tells whether it made its image.`,
 				return follow.Build(cmd.Context(), c, id, follow.NewConsole(cmd.OutOrStdout(), s.IsLive(cmd.OutOrStdout()), false))
 			}
 			return printLog(cmd, c, id)
-		},
+		}),
 	}
 	cmd.Flags().BoolVarP(&stay, "follow", "f", false, "Stay until the build ends.")
 	return cmd

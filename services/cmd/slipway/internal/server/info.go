@@ -25,11 +25,7 @@ func Info(s *session.Settings) *cobra.Command {
 		Args:  usage.Exactly(0),
 	}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		var res containerv1.GetServiceInfoResponse
 		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: "/service-info"}, &res)
 		if err != nil {
@@ -46,7 +42,7 @@ func Info(s *session.Settings) *cobra.Command {
 		t.Fact("Commit", res.GetServiceInfo().GetCommitId())
 		addAbilities(&t, able)
 		return format.Print(cmd.OutOrStdout(), raw, t)
-	}
+	})
 	return cmd
 }
 

@@ -183,11 +183,7 @@ func Whoami(s *Settings) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, err := s.Client()
-		if err != nil {
-			return err
-		}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *Client, _ []string) error {
 		var res platformv1.GetUserInfoResponse
 		raw, err := c.Do(cmd.Context(), Call{Method: http.MethodGet, Path: "/api/user-info", Signed: true}, &res)
 		if err != nil {
@@ -202,6 +198,6 @@ func Whoami(s *Settings) *cobra.Command {
 		t.Fact("Organisation", u.GetOrganization())
 		t.Fact("Id", output.Tallied(u.GetId()))
 		return format.Print(cmd.OutOrStdout(), raw, t)
-	}
+	})
 	return cmd
 }

@@ -84,6 +84,17 @@ func (s *Settings) Client() (*Client, error) {
 	return s.clientOf(base, token), nil
 }
 
+// WithClient is a command that asks the server.
+func (s *Settings) WithClient(run func(cmd *cobra.Command, c *Client, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		c, err := s.Client()
+		if err != nil {
+			return err
+		}
+		return run(cmd, c, args)
+	}
+}
+
 func (s *Settings) clientOf(base *url.URL, token string) *Client {
 	return &Client{Base: base, Token: token, agent: "slipway/" + s.Version, http: http.Client{Timeout: s.Timeout, CheckRedirect: stay}}
 }
