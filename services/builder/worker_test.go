@@ -124,10 +124,12 @@ func (y *yard) results() func() *buildv1.Result {
 }
 
 func (y *yard) reader(stream string) func() []byte {
-	c, err := y.js.OrderedConsumer(y.t.Context(), stream, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		y.t.Fatal(err)
-	}
+	y.t.Helper()
+	var c jetstream.Consumer
+	testkit.Until(y.t, "a reader of "+stream, func() (err error) { // what a bus is asked that just came back may be lost
+		c, err = y.js.OrderedConsumer(y.t.Context(), stream, jetstream.OrderedConsumerConfig{})
+		return err
+	})
 	return func() []byte {
 		y.t.Helper()
 		m, err := c.Next(jetstream.FetchMaxWait(2 * time.Minute))

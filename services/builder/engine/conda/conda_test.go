@@ -6,14 +6,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -414,7 +412,13 @@ func TestCondaDiskFull(t *testing.T) {
 func TestCondaTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	engine, lock := b.engine(t.TempDir()), b.curl()
+	b.together([]*engine.Engine{b.engine(t.TempDir())}, func(string) {})
+}
+
+// together has ten builds by the engines want the same packages at the same moment: each
+// is fetched once. notice is shown what they print.
+func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
+	b.t.Helper()
 	begin := make(chan struct{})
 	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
 	var all sync.WaitGroup
@@ -422,24 +426,21 @@ func TestCondaTogether(t *testing.T) {
 	var known atomic.Int32
 	for i := range digests {
 		all.Go(func() {
-			job := b.job(lock, func(j *jobs.Job) {
-				j.ID = fmt.Sprintf("%016d_1", i)
-				j.Target.Tag = strconv.Itoa(i)
-			})
 			var err error
-			digests[i], err = engine.Build(t.Context(), job, heard(func(text string) {
+			digests[i], err = b.build(b.t.Context(), engines[i%len(engines)], i, heard(func(text string) {
+				notice(text)
 				if strings.Contains(text, "0 of 2 packages are there") && known.Add(1) == int32(len(digests)) {
 					close(begin)
 				}
 			}))
 			if err != nil {
-				t.Error(err)
+				b.t.Error(err)
 			}
 		})
 	}
 	all.Wait()
 	if n := b.asked.Load(); n != 2 || len(slices.Compact(digests)) != 1 {
-		t.Errorf("the channel was asked %d times for 2 packages; the images are %v", n, digests)
+		b.t.Errorf("the channel was asked %d times for 2 packages; the images are %v", n, digests)
 	}
 }
 

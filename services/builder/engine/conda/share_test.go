@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -51,35 +50,15 @@ func (b *bench) build(ctx context.Context, e *engine.Engine, n int, out jobs.Out
 func TestCondaOnce(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
-	engines := []*engine.Engine{b.sharing(nc), b.sharing(nc), b.sharing(nc)}
-	begin := make(chan struct{})
-	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
-	var all sync.WaitGroup
-	var known, waited, sent atomic.Int32
-	digests := make([]string, 10)
-	for i := range digests {
-		all.Go(func() {
-			var err error
-			digests[i], err = b.build(t.Context(), engines[i%3], i, heard(func(text string) {
-				if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
-					waited.Add(1)
-				}
-				if strings.Contains(text, "2 were sent") {
-					sent.Add(1)
-				}
-				if strings.Contains(text, "0 of 2 packages are there") && known.Add(1) == int32(len(digests)) {
-					close(begin)
-				}
-			}))
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if n := b.asked.Load(); n != 2 || len(slices.Compact(digests)) != 1 {
-		t.Errorf("the channel was asked %d times for 2 packages; the images are %v", n, digests)
-	}
+	var waited, sent atomic.Int32
+	b.together([]*engine.Engine{b.sharing(nc), b.sharing(nc), b.sharing(nc)}, func(text string) {
+		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+			waited.Add(1)
+		}
+		if strings.Contains(text, "2 were sent") {
+			sent.Add(1)
+		}
+	})
 	if waited.Load() == 0 || sent.Load() > 1 {
 		t.Errorf("%d builds waited for others; %d sent both layers", waited.Load(), sent.Load())
 	}
