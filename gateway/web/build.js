@@ -15,7 +15,7 @@ import { Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reason?: string, message?: string, targetImage?: string, platform?: string,
- *   containerFile?: string, condaFile?: string, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
+ *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
  */
 
 /** Time that has passed since a moment, in words. @param {{since: string}} props */

@@ -14,7 +14,7 @@ import { Source } from "./source.js";
  * @typedef {{entrypoint?: string[], cmd?: string[], env?: string[], workingDir?: string, layers?: Added[]}} Config
  * @typedef {{requestId: string, targetImage?: string, containerImage?: string, containerPlatform?: string, containerConfig?: Config, containerIncludes?: string[],
  *   userId?: number, workspaceId?: number, workflowId?: string, freeze?: boolean, creationTime?: string, expiration?: string, revocationTime?: string,
- *   buildId?: string, containerFile?: string, condaFile?: string, digests?: string[]}} Request
+ *   buildId?: string, containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digests?: string[]}} Request
  * @typedef {{status?: string, succeeded?: boolean, reason?: string, message?: string, position?: number, expectedStart?: number,
  *   expectedEnd?: number, asked?: number}} Status asked is when, in milliseconds since the epoch
  */
@@ -116,7 +116,7 @@ export function Container({ id }) {
     ${status?.succeeded === false && html`<${Failed} reason=${status.reason} message=${status.message} />`}
     ${!isOver(request) && request.targetImage && html`<${Copied} large text=${request.targetImage} what="the name" />`}
     <div class="actions">${isOver(request) && !request.revocationTime && html`<${Action} title="Get a fresh name" act=${fresh} />`}
-      ${canRepeat(request) && !request.containerConfig && !request.containerIncludes?.length && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
+      ${canRepeat(request) && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
       ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}</div>
     <${Asked} request=${request} />
     ${status?.succeeded && request.targetImage && !isOver(request) && !request.targetImage.startsWith("oras://")

@@ -1,7 +1,7 @@
 // The first view: say what should be inside, and get a name.
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { resume } from "./again.js";
+import { lost, resume } from "./again.js";
 import { Chips } from "./chips.js";
 import { html } from "./html.js";
 import { Existing } from "./image.js";
@@ -68,6 +68,8 @@ export function Home() {
   return html`
     <h1>What should be inside?</h1>
     <p class="lead">Choose packages, and get the name of a container at once. It is built while you go on, and pulling waits for it.</p>
+    ${lost.value.length > 0 && html`<section class="lost" aria-labelledby="lost"><h2 id="lost">What is not taken over</h2>
+      <ul>${lost.value.map((text) => html`<li key=${text}>${text}</li>`)}</ul></section>`}
     <div class="tabs" role="tablist" aria-label="Made from" onKeyDown=${turn}>
       ${tabs.map(([k, title]) => html`<button type="button" role="tab" id=${`tab-${k}`} key=${k} aria-selected=${kind.value === k} aria-controls="panel"
         tabindex=${kind.value === k ? 0 : -1} onClick=${() => (kind.value = k)}>${title}</button>`)}

@@ -67,7 +67,27 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 	}
 	b.CondaFile, b.BuildCompression = rpc.Optional(recipe.GetCondaFile()), recipe.GetCompression()
 	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
+	if recipe, err = s.first(ctx, rec); err != nil {
+		return nil, err
+	}
+	b.CondaOpts = recipe.GetCondaOptions()
+	if c := recipe.GetContext(); c != nil {
+		b.ContextSize = proto.Float64(float64(c.GetGzipSize()))
+	}
 	return &buildv1.DescribeBuildResponse{Build: b}, nil
+}
+
+// first is the recipe of a build, or of the first of those that it is made from.
+func (s *Service) first(ctx context.Context, rec record) (*buildv1.Recipe, error) {
+	ids := rec.request.GetPartIds()
+	if len(ids) == 0 {
+		return rec.request.GetRecipe(), nil
+	}
+	part, err := s.read(ctx, ids[0])
+	if errors.Is(err, fault.NotFound) { // forgotten by now
+		return nil, nil
+	}
+	return part.request.GetRecipe(), err
 }
 
 // LocateBuild returns where the image of a build is, or will be.

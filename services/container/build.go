@@ -73,6 +73,7 @@ func (r request) message(p ocispec.Platform) *buildv1.Recipe {
 	out := &buildv1.Recipe{
 		ContainerFile: r.recipe.containerFile, Files: r.recipe.files, Platform: platforms.Format(p),
 		Format: "oci", Engine: "buildkit", CondaFile: r.recipe.condaFile, Compression: compressionOf(r.raw),
+		CondaOptions: r.raw.GetPackages().GetCondaOpts(),
 	}
 	if l := r.raw.GetBuildContext(); l.GetLocation() != "" {
 		out.Context = layerWithoutContent(l)

@@ -39,6 +39,7 @@ func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContai
 		return
 	}
 	out.ContainerFile, out.CondaFile = b.GetBuild().ContainerFile, b.GetBuild().CondaFile
+	out.CondaOpts, out.ContextSize = b.GetBuild().GetCondaOpts(), b.GetBuild().ContextSize
 }
 
 func (s *Service) description(rec record) *containerv1.DescribeContainerResponse {

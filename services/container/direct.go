@@ -70,6 +70,7 @@ func (r request) directMessage(p ocispec.Platform, lock *condav1.SolvePackagesRe
 		Engine: "conda", Format: "oci", Platform: platforms.Format(p), CondaFile: r.recipe.condaFile, LockDigest: hex.EncodeToString(sum[:]),
 		Source:        &containerv1.Source{Registry: r.recipe.base.Registry, Repository: r.recipe.base.Repository, Reference: r.recipe.baseDigest.String()},
 		ContainerFile: r.recipe.afterwards.lines, Files: r.recipe.afterwards.files, Compression: compressionOf(r.raw),
+		CondaOptions: r.raw.GetPackages().GetCondaOpts(),
 	}
 	if l := r.raw.GetBuildContext(); l.GetLocation() != "" && out.GetContainerFile() != "" {
 		out.Context = layerWithoutContent(l)

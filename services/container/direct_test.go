@@ -49,6 +49,9 @@ func TestTheLockDecidesTheImage(t *testing.T) {
 	if r := b.GetRecipe(); r.GetEngine() != "conda" || len(r.GetLockDigest()) != 64 || !strings.HasPrefix(r.GetSource().GetReference(), "sha256:") || r.GetContainerFile() != "" || len(b.GetLock().GetRecords()) != 1 {
 		t.Errorf("the build room is asked for %v", b)
 	}
+	if !proto.Equal(b.GetRecipe().GetCondaOptions(), s.packages().GetPackages().GetCondaOpts()) {
+		t.Errorf("the build was requested with %v", b.GetRecipe().GetCondaOptions())
+	}
 	if !strings.HasSuffix(first.GetTargetImage(), ":bwa-0.7.18_samtools-1.20--"+b.GetContentId()) {
 		t.Errorf("the name is %s", first.GetTargetImage())
 	}

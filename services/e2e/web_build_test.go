@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -129,6 +130,46 @@ func TestWebPageSaysWhenABuildEnds(t *testing.T) {
 	b.good("expected-queued", p.url)
 }
 
+// TestWebPageBuildsAgain opens the first view with what a build was made of: the same
+// request is the same build. What is not kept is said.
+func TestWebPageBuildsAgain(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, base := webProgram(t)
+	order := func(options map[string]any, more map[string]any) map[string]any {
+		body := packagesOf("tables")
+		body["packages"].(map[string]any)["condaOpts"] = options
+		maps.Copy(body, more)
+		made := p.order(body)
+		if end := p.finished(t, made); end["succeeded"] != true {
+			t.Fatalf("the build is %v", end)
+		}
+		return made
+	}
+	first := text(order(map[string]any{"baseImage": base}, nil), "buildId")
+	b := openTab(t, browser, p.url+"/view/builds/"+first)
+	b.await(button("Build again"))
+	b.eval(button("Build again") + ".click()")
+	b.await(`document.querySelector("#image")?.value === "` + base + `" && document.querySelector(".chip .name")?.innerText === "tables"`)
+	b.await(webVerdict)
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".result [role=status] a")?.href.endsWith("/view/builds/` + first + `")`)
+	if b.text(`document.querySelector(".lost")`) != "null" {
+		t.Error("something is said to be lost")
+	}
+
+	request := order(map[string]any{"baseImage": base, "basePackages": ""}, map[string]any{
+		"containerConfig": map[string]any{"cmd": []string{"a b", "c"}, "env": []string{"SECRET=x"}},
+	})
+	b = openTab(t, browser, p.url+"/view/containers/"+text(request, "requestId"))
+	b.await(button("Build again"))
+	b.eval(button("Build again") + ".click()")
+	b.await(`document.querySelector("#cmd")?.value === '"a b" c'`)
+	b.await(`[...document.querySelectorAll(".lost li")].map((l) => l.innerText).join("|") ===
+		"The packages that every environment gets: none.|The variables SECRET: their values are shown to nobody."`)
+	b.good("again", p.url)
+}
+
 // TestWebPageKeepsTheLogWithoutItsGateway: a log is watched while the gateway that serves
 // it is killed. Another one goes on with it, and each line is there once.
 func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
@@ -188,4 +229,7 @@ func TestWebPageBuildsAFolder(t *testing.T) {
 	b.eval(`document.querySelector(".result [role=status] a").click()`)
 	b.await(`document.querySelector(".log .ansi-green")?.innerText === "green"`)
 	b.good("recipe-build", p.url)
+	b.eval(button("Build again") + ".click()")
+	b.await(`document.querySelector("#dockerfile")?.value.startsWith("FROM ") && /^The folder that it copied from .\d+ B, compressed.: put it in again.$/.test(document.querySelector(".lost li").innerText)`)
+	b.good("again-folder", p.url)
 }

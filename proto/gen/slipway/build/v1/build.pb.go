@@ -348,8 +348,14 @@ type Build struct {
 	Served *bool `protobuf:"varint,15,opt,name=served,proto3,oneof" json:"served,omitempty"`
 	// How its layers are compressed, if the request said that.
 	BuildCompression *v1.Compression `protobuf:"bytes,16,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// How the request wanted its Conda packages put into an image, e.g. on which base
+	// image, if it said that.
+	CondaOpts *v1.CondaOptions `protobuf:"bytes,17,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
+	// Length in bytes, compressed, of the folder that its Dockerfile copies from; absent
+	// where there is none, 0 where it is not known.
+	ContextSize   *float64 `protobuf:"fixed64,18,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Build) Reset() {
@@ -492,6 +498,20 @@ func (x *Build) GetBuildCompression() *v1.Compression {
 		return x.BuildCompression
 	}
 	return nil
+}
+
+func (x *Build) GetCondaOpts() *v1.CondaOptions {
+	if x != nil {
+		return x.CondaOpts
+	}
+	return nil
+}
+
+func (x *Build) GetContextSize() float64 {
+	if x != nil && x.ContextSize != nil {
+		return *x.ContextSize
+	}
+	return 0
 }
 
 // GetBuildStatusRequest names a build.
@@ -2076,7 +2096,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb1\x06\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb3\a\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -2097,7 +2117,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"start_time\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
 	"\bduration\x18\x0e \x01(\x01H\fR\bduration\x88\x01\x01\x12\x1b\n" +
 	"\x06served\x18\x0f \x01(\bH\rR\x06served\x88\x01\x01\x12N\n" +
-	"\x11build_compression\x18\x10 \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompressionB\v\n" +
+	"\x11build_compression\x18\x10 \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompression\x12A\n" +
+	"\n" +
+	"conda_opts\x18\x11 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\x12,\n" +
+	"\fcontext_size\x18\x12 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\vcontextSize\x88\x01\x01B\v\n" +
 	"\t_build_idB\t\n" +
 	"\a_statusB\f\n" +
 	"\n" +
@@ -2114,7 +2137,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"\b_user_idB\v\n" +
 	"\t_durationB\t\n" +
-	"\a_served\"8\n" +
+	"\a_servedB\x0f\n" +
+	"\r_context_size\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xef\x03\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
@@ -2316,66 +2340,68 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*LogLine)(nil),                   // 27: slipway.build.v1.LogLine
 	(*timestamppb.Timestamp)(nil),     // 28: google.protobuf.Timestamp
 	(*v1.Compression)(nil),            // 29: slipway.container.v1.Compression
-	(*v11.PlatformLock)(nil),          // 30: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                    // 31: slipway.build.v1.Recipe
-	(*Target)(nil),                    // 32: slipway.build.v1.Target
-	(*v12.Identity)(nil),              // 33: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil), // 34: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                 // 35: slipway.container.v1.Source
+	(*v1.CondaOptions)(nil),           // 30: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),          // 31: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                    // 32: slipway.build.v1.Recipe
+	(*Target)(nil),                    // 33: slipway.build.v1.Target
+	(*v12.Identity)(nil),              // 34: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil), // 35: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                 // 36: slipway.container.v1.Source
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
 	28, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
 	29, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	28, // 4: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	30, // 5: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	12, // 6: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
-	13, // 7: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	28, // 8: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	31, // 9: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	32, // 10: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	33, // 11: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	14, // 12: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	34, // 13: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	35, // 14: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	0,  // 15: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	28, // 16: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	28, // 17: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	28, // 18: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	32, // 19: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	33, // 20: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 21: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	22, // 22: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	27, // 23: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	17, // 24: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 25: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 26: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 27: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 28: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 29: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	14, // 30: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	16, // 31: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	18, // 32: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	20, // 33: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	23, // 34: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	25, // 35: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 36: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 37: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 38: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 39: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 40: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	15, // 41: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	17, // 42: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	19, // 43: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	21, // 44: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	24, // 45: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	26, // 46: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	36, // [36:47] is the sub-list for method output_type
-	25, // [25:36] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	30, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	28, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	31, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	12, // 7: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
+	13, // 8: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
+	28, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	32, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	33, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	34, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	14, // 13: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	35, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	36, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	0,  // 16: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	28, // 17: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	28, // 18: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	28, // 19: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	33, // 20: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	34, // 21: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 22: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	22, // 23: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	27, // 24: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	17, // 25: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 26: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 27: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 28: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 29: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 30: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	14, // 31: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	16, // 32: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	18, // 33: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	20, // 34: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	23, // 35: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	25, // 36: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 37: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 38: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 39: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 40: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 41: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	15, // 42: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	17, // 43: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	19, // 44: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	21, // 45: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	24, // 46: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	26, // 47: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }

@@ -61,7 +61,10 @@ type Recipe struct {
 	LockDigest string `protobuf:"bytes,11,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
 	// How layers are compressed; absent for gzip. With the engines "index" and "sif" that of
 	// what they are made from.
-	Compression   *v1.Compression `protobuf:"bytes,12,opt,name=compression,proto3" json:"compression,omitempty"`
+	Compression *v1.Compression `protobuf:"bytes,12,opt,name=compression,proto3" json:"compression,omitempty"`
+	// How the request wanted its Conda packages put into an image; absent where it did not
+	// say. It decides nothing that the rest does not, and is kept to be shown.
+	CondaOptions  *v1.CondaOptions `protobuf:"bytes,13,opt,name=conda_options,json=condaOptions,proto3" json:"conda_options,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -176,6 +179,13 @@ func (x *Recipe) GetLockDigest() string {
 func (x *Recipe) GetCompression() *v1.Compression {
 	if x != nil {
 		return x.Compression
+	}
+	return nil
+}
+
+func (x *Recipe) GetCondaOptions() *v1.CondaOptions {
+	if x != nil {
+		return x.CondaOptions
 	}
 	return nil
 }
@@ -313,7 +323,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xfd\x03\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xc6\x04\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -329,7 +339,8 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	" \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x1f\n" +
 	"\vlock_digest\x18\v \x01(\tR\n" +
 	"lockDigest\x12C\n" +
-	"\vcompression\x18\f \x01(\v2!.slipway.container.v1.CompressionR\vcompression\"4\n" +
+	"\vcompression\x18\f \x01(\v2!.slipway.container.v1.CompressionR\vcompression\x12G\n" +
+	"\rconda_options\x18\r \x01(\v2\".slipway.container.v1.CondaOptionsR\fcondaOptions\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"\x81\x01\n" +
@@ -362,6 +373,7 @@ var file_slipway_build_v1_recipe_proto_goTypes = []any{
 	(*v1.ContainerConfig)(nil), // 4: slipway.container.v1.ContainerConfig
 	(*v1.Source)(nil),          // 5: slipway.container.v1.Source
 	(*v1.Compression)(nil),     // 6: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),    // 7: slipway.container.v1.CondaOptions
 }
 var file_slipway_build_v1_recipe_proto_depIdxs = []int32{
 	1, // 0: slipway.build.v1.Recipe.files:type_name -> slipway.build.v1.File
@@ -369,11 +381,12 @@ var file_slipway_build_v1_recipe_proto_depIdxs = []int32{
 	4, // 2: slipway.build.v1.Recipe.config:type_name -> slipway.container.v1.ContainerConfig
 	5, // 3: slipway.build.v1.Recipe.source:type_name -> slipway.container.v1.Source
 	6, // 4: slipway.build.v1.Recipe.compression:type_name -> slipway.container.v1.Compression
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	7, // 5: slipway.build.v1.Recipe.conda_options:type_name -> slipway.container.v1.CondaOptions
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_recipe_proto_init() }

@@ -679,8 +679,14 @@ type DescribeContainerResponse struct {
 	// The images that were included, each once, as they were when the request was made:
 	// "<registry>/<path>@sha256:<hex>".
 	ContainerIncludes []string `protobuf:"bytes,20,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How its Conda packages were put into an image, if the request said that; absent
+	// where the record of the build is gone.
+	CondaOpts *CondaOptions `protobuf:"bytes,21,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
+	// Length in bytes, compressed, of the folder that the build's Dockerfile copies from;
+	// absent where there is none, 0 where it is not known.
+	ContextSize   *float64 `protobuf:"fixed64,22,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DescribeContainerResponse) Reset() {
@@ -851,6 +857,20 @@ func (x *DescribeContainerResponse) GetContainerIncludes() []string {
 		return x.ContainerIncludes
 	}
 	return nil
+}
+
+func (x *DescribeContainerResponse) GetCondaOpts() *CondaOptions {
+	if x != nil {
+		return x.CondaOpts
+	}
+	return nil
+}
+
+func (x *DescribeContainerResponse) GetContextSize() float64 {
+	if x != nil && x.ContextSize != nil {
+		return *x.ContextSize
+	}
+	return 0
 }
 
 // GetContainerStatusRequest names a request.
@@ -2292,7 +2312,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\a_freeze\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x8d\t\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x8f\n" +
+	"\n" +
 	"\x19DescribeContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12&\n" +
@@ -2320,7 +2341,10 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x0econtainer_file\x18\x12 \x01(\tH\fR\rcontainerFile\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"conda_file\x18\x13 \x01(\tH\rR\tcondaFile\x88\x01\x01\x12-\n" +
-	"\x12container_includes\x18\x14 \x03(\tR\x11containerIncludesB\r\n" +
+	"\x12container_includes\x18\x14 \x03(\tR\x11containerIncludes\x12A\n" +
+	"\n" +
+	"conda_opts\x18\x15 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\x12,\n" +
+	"\fcontext_size\x18\x16 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\vcontextSize\x88\x01\x01B\r\n" +
 	"\v_request_idB\x0f\n" +
 	"\r_target_imageB\x12\n" +
 	"\x10_container_imageB\x15\n" +
@@ -2336,7 +2360,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\a_freezeB\v\n" +
 	"\t_build_idB\x11\n" +
 	"\x0f_container_fileB\r\n" +
-	"\v_conda_file\"@\n" +
+	"\v_conda_fileB\x0f\n" +
+	"\r_context_size\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x95\x05\n" +
@@ -2523,7 +2548,8 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*ContainerRequest)(nil),             // 33: slipway.container.v1.ContainerRequest
 	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
 	(*ContainerConfig)(nil),              // 35: slipway.container.v1.ContainerConfig
-	(*Plan)(nil),                         // 36: slipway.container.v1.Plan
+	(*CondaOptions)(nil),                 // 36: slipway.container.v1.CondaOptions
+	(*Plan)(nil),                         // 37: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
 	33, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
@@ -2538,46 +2564,47 @@ var file_slipway_container_v1_container_proto_depIdxs = []int32{
 	34, // 9: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
 	34, // 10: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	34, // 11: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	34, // 12: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	34, // 13: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	21, // 14: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	24, // 15: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	36, // 16: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 17: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	2,  // 18: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	4,  // 19: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
-	7,  // 20: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	9,  // 21: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	11, // 22: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	13, // 23: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	15, // 24: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	17, // 25: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	19, // 26: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	22, // 27: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	25, // 28: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	27, // 29: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	31, // 30: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	29, // 31: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 32: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 33: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 34: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	8,  // 35: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	10, // 36: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	12, // 37: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	14, // 38: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	16, // 39: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	18, // 40: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	20, // 41: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	23, // 42: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	26, // 43: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	28, // 44: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	32, // 45: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	30, // 46: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	32, // [32:47] is the sub-list for method output_type
-	17, // [17:32] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	36, // 12: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	34, // 13: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	34, // 14: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	21, // 15: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	24, // 16: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	37, // 17: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 18: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	2,  // 19: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	4,  // 20: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	7,  // 21: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	9,  // 22: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	11, // 23: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	13, // 24: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	15, // 25: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	17, // 26: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	19, // 27: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	22, // 28: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	25, // 29: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	27, // 30: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	31, // 31: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	29, // 32: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 33: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	3,  // 34: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	5,  // 35: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	8,  // 36: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	10, // 37: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	12, // 38: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	14, // 39: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	16, // 40: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	18, // 41: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	20, // 42: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	23, // 43: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	26, // 44: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	28, // 45: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	32, // 46: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	30, // 47: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	33, // [33:48] is the sub-list for method output_type
+	18, // [18:33] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
