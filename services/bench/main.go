@@ -3,13 +3,14 @@
 // they are held to. Ratios are between contenders that took turns within one run,
 // since machines differ and are noisy. Of the product it imports the solver and the
 // index of Conda packages, which are measured as they are, and the reader of their
-// artifacts, whose files are counted; the peers are built from services/tools.
+// artifacts, whose files are counted; the peers are built from services/tools, but for zot (zotregistry.dev), which
+// is one where it is on PATH.
 //
 //	go run ./services/bench -only digest,submit -rounds 3
 //
 // A measurement is a line in the table of sections, and a file of package measure or
-// conda. It is written
-// without error returns: package must ends the section whose step fails.
+// conda. It is written without error returns: package must ends the section whose step
+// fails.
 package main
 
 import (

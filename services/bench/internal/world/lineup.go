@@ -12,12 +12,18 @@ const (
 	NameSlipway      = "slipway"
 	NameUnchanged    = "slipway unchanged"
 	NameDistribution = "distribution"
+	NameZot          = "zot"
 	NameDirect       = "direct"
 )
 
 // Lineup is one upstream image and the ways to it: through slipwayd with SmallConfig
-// and without it, through distribution's cache, and none.
-type Lineup struct{ Ours, Unchanged, Theirs, Direct Participant }
+// and without it, through the caches of distribution and, where it is installed, zot, and
+// none.
+type Lineup struct {
+	Ours, Unchanged, Theirs, Direct Participant
+	// Zot is nil where it is not installed.
+	Zot *Participant
+}
 
 // Participant is one way to the image.
 type Participant struct {
@@ -32,10 +38,13 @@ func (w *World) Lineup(image string) Lineup {
 	w.Push(image)
 	ours := w.Slipway()
 	l := Lineup{
-		Participant{NameSlipway, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, slipwayd.SmallConfig))},
-		Participant{NameUnchanged, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, ""))},
-		Participant{NameDistribution, w.distribution(), nil, engine.At(w.distribution().Addr + "/" + image)},
-		Participant{NameDirect, w.Up, nil, engine.At(w.Up.Addr + "/" + image)},
+		Ours:      Participant{NameSlipway, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, slipwayd.SmallConfig))},
+		Unchanged: Participant{NameUnchanged, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, ""))},
+		Theirs:    Participant{NameDistribution, w.distribution(), nil, engine.At(w.distribution().Addr + "/" + image)},
+		Direct:    Participant{NameDirect, w.Up, nil, engine.At(w.Up.Addr + "/" + image)},
+	}
+	if zot := w.zot(); zot != nil {
+		l.Zot = &Participant{NameZot, zot, nil, engine.At(zot.Addr + "/" + image)}
 	}
 	// A figure without limits is no figure.
 	c := engine.New()
@@ -47,7 +56,13 @@ func (w *World) Lineup(image string) Lineup {
 }
 
 // All are the ways, ours first.
-func (l Lineup) All() []Participant { return []Participant{l.Ours, l.Unchanged, l.Theirs, l.Direct} }
+func (l Lineup) All() []Participant {
+	all := []Participant{l.Ours, l.Unchanged, l.Theirs, l.Direct}
+	if l.Zot != nil {
+		all = append(all, *l.Zot)
+	}
+	return all
+}
 
 // Digest is that of the manifest for linux/amd64.
 func (p Participant) Digest(w *World) string {

@@ -68,6 +68,32 @@ func (w *World) distribution() *process.Server {
 	return w.peer
 }
 
+// zot is another peer, where there is one on PATH: its synchronisation on demand before
+// the same upstream. nil is none.
+func (w *World) zot() *process.Server {
+	path, err := exec.LookPath("zot")
+	if err != nil {
+		return nil
+	}
+	if w.other == nil {
+		addr := process.FreeAddr()
+		host, port, _ := net.SplitHostPort(addr)
+		config := w.File("zot.json", fmt.Sprintf(zotConfig, filepath.Join(w.Dir, "zot"), host, port, w.upstream().Addr))
+		w.other = w.keep(process.Command{
+			Name: "zot", Path: path, Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"), Args: []string{"serve", config},
+		})
+	}
+	return w.other
+}
+
+const zotConfig = `{
+	"distSpecVersion": "1.1.1", "log": {"level": "error"},
+	"storage": {"rootDirectory": %q, "gc": false, "dedupe": false},
+	"http": {"address": %q, "port": %q, "compat": ["docker2s2"]},
+	"extensions": {"sync": {"enable": true, "registries": [{"urls": ["http://%s"], "onDemand": true, "tlsVerify": false, "content": [{"prefix": "**"}]}]}}
+}
+`
+
 const distributionConfig = `version: 0.1
 log:
   level: error

@@ -30,7 +30,9 @@ type World struct {
 	// fleet ends with each section, lasting with the program.
 	fleet, lasting process.Fleet
 
-	Up, peer   *process.Server
+	Up         *process.Server
+	peer       *process.Server // distribution
+	other      *process.Server // zot
 	shared     *slipwayd.Server
 	Redis      *process.Server // nil when redis-server is not installed
 	redisKnown bool
