@@ -61,6 +61,13 @@ capabilities: {drop: [ALL]}
 - {name: SLIPWAY_BUILDKIT_KEY_FILE, value: /etc/slipway/buildkit/tls.key}
 - {name: SLIPWAY_BUILDKIT_CA_FILE, value: /etc/slipway/buildkit/ca.crt}
 {{- end }}
+{{- if and (eq .name "registry") .root.Values.blobCache.bucket }}
+- {name: SLIPWAY_BLOB_CACHE, value: {{ .root.Values.blobCache.bucket | quote }}}
+- {name: SLIPWAY_BLOB_CACHE_SIZE, value: {{ .root.Values.blobCache.size | quote }}}
+{{- if .root.Values.blobCache.secret }}
+- {name: SLIPWAY_BLOB_CACHE_CREDENTIALS_FILE, value: /etc/slipway/bucket/credentials}
+{{- end }}
+{{- end }}
 {{- if and (eq .name "build") .root.Values.autoscaling.builders }}
 - {name: SLIPWAY_BUILDERS_ON_DEMAND, value: "true"}
 {{- end }}
