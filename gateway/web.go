@@ -165,7 +165,7 @@ func resolved(name string, text []byte) (out []byte, err error) {
 // views are the paths of the page's views: the first one, those of everybody, where one
 // signs in, those of who is signed in, and where the platform says that runs are watched
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/[a-z2-7]{26}|login|view/(mine|runs|tokens|logins|workspaces|service)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|workspaces|service)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {

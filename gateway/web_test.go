@@ -158,6 +158,8 @@ func TestWebTakesNothingAway(t *testing.T) {
 		{"/view/builds/0123456789abcdef_12", "text/html; charset=utf-8", 200},
 		{"/view/inspect?image=a", "text/html; charset=utf-8", 200},
 		{"/view/containers/abcdefghijklmnopqrstuvwx23", "text/html; charset=utf-8", 200},
+		{"/view/containers/" + strings.Repeat("0f", 32), "text/html; charset=utf-8", 200},
+		{"/view/containers", "text/html; charset=utf-8", 200},
 		{"/view/containers/abc", "text/html; charset=utf-8", 404},
 		{"/login", "text/html; charset=utf-8", 200},
 		{"/view/runs?workspace=1", "text/html; charset=utf-8", 200},

@@ -1,6 +1,7 @@
 // The views of people who are signed in, each loaded when it is asked for.
 import { useEffect, useState } from "preact/hooks";
 import { call, root } from "./api.js";
+import { Container } from "./container.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { Waiting } from "./load.js";
@@ -8,8 +9,13 @@ import { ask, me, unsure } from "./me.js";
 import { places } from "./menu.js";
 import { token } from "./session.js";
 
+/** One that the list leads to. @param {{args: string[]}} props */
+const Listed = ({ args: [id] }) => html`<${Container} id=${id} />`;
+
 /** @type {[at: RegExp, load: () => Promise<{View: any}>, title: string][]} */
 const views = [
+  [/^view\/containers$/, () => import("./containers.js"), "Containers"],
+  [/^view\/containers\/([0-9a-f]{64})$/, async () => ({ View: Listed }), "Container"],
   [/^view\/mine$/, () => import("./mine.js"), "Builds"],
   [/^view\/runs$/, () => import("./runs.js"), "Runs"],
   [/^(?:user\/[^/]+|orgs\/([^/]+)\/workspaces\/([^/]+))\/watch\/(\w+)$/, () => import("./run.js"), "Run"],
@@ -27,9 +33,9 @@ function Places({ at }) {
   }, []);
   /** @type {[string, string][]} */
   const all = operates ? [...places, ["view/service", "Service"]] : places;
-  const run = at.includes("/watch/");
+  const within = at.includes("/watch/") ? "view/runs" : at.startsWith("view/containers/") ? "view/containers" : "";
   return html`<nav class="places" aria-label="Yours">${all.map(([path, title]) => html`<a key=${path} href=${new URL(path, root).href}
-    aria-current=${path === at ? "page" : run && path === "view/runs" ? "true" : undefined}>${title}</a>`)}</nav>`;
+    aria-current=${path === at ? "page" : path === within ? "true" : undefined}>${title}</a>`)}</nav>`;
 }
 
 /** @param {{at: string}} props */

@@ -13,7 +13,7 @@ const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const at = location.pathname.slice(root.pathname.length);
 const build = /^view\/builds\/([0-9a-f]{16}_\d+)$/.exec(at);
 const container = /^view\/containers\/([a-z2-7]{26})$/.exec(at);
-const signed = /^(login$|view\/(mine|runs|tokens|logins|workspaces|service)$|user\/|orgs\/)/.test(at);
+const signed = /^(login$|view\/(containers(\/[0-9a-f]{64})?|mine|runs|tokens|logins|workspaces|service)$|user\/|orgs\/)/.test(at);
 const account = /** @type {HTMLElement} */ (document.getElementById("account"));
 account.replaceChildren(); // what is there for who has no scripts
 render(html`<${Menu} />`, account);

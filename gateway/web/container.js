@@ -22,6 +22,9 @@ import { Source } from "./source.js";
 /** @param {Request} r */
 const isOver = (r) => !!r.revocationTime || (!r.freeze && !!r.expiration && new Date(r.expiration).getTime() < Date.now());
 
+/** Whether its name can be pulled. It is not known by the key of a request alone. @param {Request} r */
+const isNamed = (r) => !isOver(r) && !!r.targetImage;
+
 /** What the page says first. @param {Request} r @param {Status | undefined} s @returns {[text: string, look: string]} */
 function verdict(r, s) {
   if (r.revocationTime) return [`It was revoked on ${moment(r.revocationTime)}.`, "bad"];
@@ -65,7 +68,8 @@ function Revoke({ request, changed }) {
     changed();
   };
   return html`<section><h2>Until when</h2>
-    <p>${request.expiration ? `The name works until ${moment(request.expiration)}.` : ""} Whoever has it, or the address of this page, can pull; revoke it when it got to somebody that it is not for.</p>
+    <p>${request.expiration ? `The name works until ${moment(request.expiration)}.` : ""} ${isNamed(request) ? "Whoever has it, or the address of this page, can pull; revoke it when it got to somebody that it is not for."
+      : "Whoever has it can pull; revoke it when it got to somebody that it is not for. You, and nobody else, see this page."}</p>
     ${sure
       ? html`<p role="status">Nobody can pull by this name then, and a build that nobody else waits for is cancelled.</p>
         <div class="actions"><${Action} title="Revoke it" act=${act} /><button type="button" class="pill" onClick=${() => ask(false)}>Keep it</button></div>`
@@ -114,8 +118,8 @@ export function Container({ id }) {
     <p class=${`verdict ${state}`} role="status">${text}</p>
     ${status?.asked && status.expectedEnd !== undefined && html`<${Expected} expected=${{ start: status.asked + 1000 * (status.expectedStart ?? 0), end: status.asked + 1000 * status.expectedEnd }} />`}
     ${status?.succeeded === false && html`<${Failed} reason=${status.reason} message=${status.message} />`}
-    ${!isOver(request) && request.targetImage && html`<${Copied} large text=${request.targetImage} what="the name" />`}
-    <div class="actions">${isOver(request) && !request.revocationTime && html`<${Action} title="Get a fresh name" act=${fresh} />`}
+    ${isNamed(request) && html`<${Copied} large text=${request.targetImage} what="the name" />`}
+    <div class="actions">${!isNamed(request) && !request.revocationTime && status?.succeeded !== false && html`<${Action} title="Get a fresh name" act=${fresh} />`}
       ${canRepeat(request) && html`<button type="button" class="pill" onClick=${() => again({ ...request, platform: request.containerPlatform })}>Build again</button>`}
       ${request.buildId && html`<a href=${buildPage(request.buildId)}>The build and its log</a>`}</div>
     <${Asked} request=${request} />

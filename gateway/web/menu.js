@@ -6,7 +6,7 @@ import { leave, me } from "./me.js";
 import { token } from "./session.js";
 
 /** Where a signed-in person goes. @type {[path: string, title: string][]} */
-export const places = [["view/mine", "Builds"], ["view/runs", "Runs"], ["view/tokens", "Tokens"], ["view/logins", "Logins"], ["view/workspaces", "Workspaces"]];
+export const places = [["view/containers", "Containers"], ["view/mine", "Builds"], ["view/runs", "Runs"], ["view/tokens", "Tokens"], ["view/logins", "Logins"], ["view/workspaces", "Workspaces"]];
 
 export function Menu() {
   const [open, turn] = useState(false);
