@@ -25,3 +25,6 @@ func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, pla
 	platform, err = routePlatform(ctx, conn)
 	return container, platform, err
 }
+
+// Sayable is what is shown of a provider's own words.
+func Sayable(text string) string { return sayable(text) }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"html"
 	"strings"
 )
@@ -21,7 +23,27 @@ const pageHead = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
+<style>` + pageStyle + `</style>
 `
+
+// pageStyle is all the style that these pages have, so that they need no other file. It is
+// like that of the page (web/style.css).
+const pageStyle = `:root{color-scheme:light dark;--text:#1d1c1a;--back:#fbfaf7;--soft:#5d5a54;--line:#8a857b;--act:#0b6259;--on:#fff}
+@media (prefers-color-scheme:dark){:root{--text:#eceae5;--back:#151617;--soft:#aaa79f;--line:#7c8083;--act:#6fd0c1;--on:#0a2320}}
+body{max-width:34rem;margin:12vh auto 3rem;padding:0 1.25rem;background:var(--back);color:var(--text);font:1rem/1.55 system-ui,sans-serif;overflow-wrap:anywhere}
+h1{margin:0 0 1rem;font-size:1.6rem;line-height:1.25}
+a{color:var(--act)}
+label{display:block;margin:1.25rem 0 1rem;font-weight:600}
+input{display:block;box-sizing:border-box;width:100%;margin-top:.35rem;padding:.6rem .7rem;border:1px solid var(--line);border-radius:.4rem;background:var(--back);color:inherit;font:inherit}
+button{padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:var(--act);color:var(--on);font:inherit;font-weight:600;cursor:pointer}
+:focus-visible{outline:2px solid var(--act);outline-offset:2px}
+.note{color:var(--soft)}`
+
+// pageStyleSum names the style in the Content-Security-Policy, which lets no other through.
+func pageStyleSum() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
 
 // elsewhereLink leads to the organisation's provider; nowhere where there is none.
 func elsewhereLink(to string) string {
@@ -79,4 +101,32 @@ func (f deviceForm) page() string {
 <label>Code <input name="user_code" value="{code}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
 `+person+`</form>
 `, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + elsewhereLink(f.Elsewhere)
+}
+
+// refusedSignIn is why a person who was on the way to the OIDC provider, or came back
+// from it, is not signed in.
+type refusedSignIn struct {
+	Why string
+	// Said is what the provider says; "" where it says nothing.
+	Said string
+	// Again is where one signs in; "" where that is not known.
+	Again string
+}
+
+func (f refusedSignIn) page() string {
+	said, again := "", `<p>Begin again where you started.</p>
+`
+	if f.Said != "" {
+		said = `<p class="note">It says: “{said}”</p>
+`
+	}
+	if f.Again != "" {
+		again = `<p><a href="{again}">Sign in on the page</a>, there or with an access token; or, if a program sent you here, have it begin again.</p>
+`
+	}
+	return fill(pageHead+`<title>Slipway: not signed in</title>
+<main>
+<h1>You are not signed in</h1>
+<p role="alert">{why}</p>
+`+said+again+"</main>\n", map[string]string{"why": f.Why, "said": f.Said, "again": f.Again})
 }

@@ -110,7 +110,7 @@ func (s signIn) provider(r *http.Request) (string, error) {
 
 func htmlHeaders(h http.Header) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+pageStyleSum()+"; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Content-Type-Options", "nosniff")
 }

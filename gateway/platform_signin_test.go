@@ -6,12 +6,16 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.dev/proto/gen/openapi"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/gateway"
 )
 
 // answering is a room that takes one message and answers another.
@@ -100,7 +104,7 @@ func TestSignInElsewhere(t *testing.T) {
 	begun, finished := &platformv1.BeginSignInRequest{}, &platformv1.FinishSignInRequest{}
 	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
 		"GetServiceInfo": answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
-			ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", AuthTypes: []string{"oidc"}},
+			ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", LandingUrl: "https://page", AuthTypes: []string{"oidc"}},
 		}),
 		"BeginSignIn":  answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth?x=y", State: "secret"}),
 		"FinishSignIn": answering(t, finished, &platformv1.FinishSignInResponse{RedirectUri: "http://127.0.0.1:1/x?code=c"}),
@@ -133,9 +137,58 @@ func TestSignInElsewhere(t *testing.T) {
 			t.Errorf("%s: %d %v", name, resp.StatusCode, resp.Header)
 		}
 	}
+	for name, c := range map[string]struct{ said, want string }{
+		"in words":     {"error=access_denied&error_description=Ask+your+%3Cb%3Ehelp+desk%3C%2Fb%3E%E2%80%AE%0Anow", "It says: “Ask your &lt;b&gt;help desk&lt;/b&gt; now”"},
+		"in a code":    {"error=access_denied", "It says: “access_denied”"},
+		"at length":    {"error=" + strings.Repeat("x", 5000), "“" + strings.Repeat("x", 300) + "…”"},
+		"not at all":   {"", "did not let you in.</p>\n<p><a href=\"https://page/login\">"},
+		"out of place": {"error=x&again=https://evil", "<p><a href=\"https://page/login\">"},
+	} {
+		page := refusal(t, at+"/oauth/callback?state=secret&"+c.said, cookies[0])
+		if !strings.Contains(page, c.want) || strings.Contains(page, "evil") {
+			t.Errorf("refused %s: %s", name, page)
+		}
+	}
+	if page := refusal(t, at+"/oauth/callback?state=other&error=<b>"+"read+me", cookies[0]); strings.Contains(page, "read me") || !strings.Contains(page, "not started in this browser") {
+		t.Errorf("what a stranger says is shown: %s", page)
+	}
 	if finished.GetState() != "secret" || finished.GetCode() != "c" {
 		t.Errorf("finished with %v", finished)
 	}
+}
+
+// refusal is the page that tells a person why they are not signed in.
+func refusal(t *testing.T, at string, cookie *http.Cookie) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.AddCookie(&http.Cookie{Name: cookie.Name, Value: cookie.Value})
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	page, _ := io.ReadAll(resp.Body)
+	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/callback", resp, page)
+	if resp.StatusCode != http.StatusForbidden || !strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'sha256-") {
+		t.Errorf("it is %d with %v", resp.StatusCode, resp.Header)
+	}
+	return string(page)
+}
+
+// FuzzSayable: whatever a provider says is a short line.
+func FuzzSayable(f *testing.F) {
+	f.Add("access_denied")
+	f.Add("a\x00b\u202e\nc\xff")
+	f.Add(strings.Repeat("é ", 400))
+	f.Fuzz(func(t *testing.T, text string) {
+		got := gateway.Sayable(text)
+		if utf8.RuneCountInString(got) > 301 || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsGraphic(r) }) || !utf8.ValidString(got) || strings.TrimSpace(got) != got {
+			t.Errorf("%q is said as %q", text, got)
+		}
+	})
 }
 
 // visit gets a page as a browser does, and stays there.
