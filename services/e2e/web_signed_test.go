@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -312,6 +313,14 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 	issuer.Email = "nobody@example.org"
 	b.eval(`document.querySelector(".elsewhere button").click()`)
 	b.await(`document.body.innerText.includes("There is no user with your e-mail address")`)
+	for _, theme := range []string{"light", "dark"} {
+		_, err := chromedp.Call(b.ctx(), emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+		b.must(err)
+		b.axe("refused by a provider, " + theme)
+		b.shoot("refused-by-a-provider-" + theme)
+	}
+	b.eval(`document.querySelector("a").click()`)
+	b.await(fmt.Sprintf(`location.href === %q && document.querySelector("#token")`, p.url+"/login"))
 }
 
 // TestWebPageOfBuilds lists the builds of who is signed in.
@@ -336,6 +345,45 @@ func TestWebPageOfBuilds(t *testing.T) {
 	b.await(`document.querySelector("h1.id")`)
 }
 
+// TestWebPageOfContainers lists what was asked for by who is signed in, page after page, and
+// has each found, named and revoked.
+func TestWebPageOfContainers(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	registry := testkit.NewRegistry(t, testkit.Open)
+	image := registry.Push(t, "lib/tool:1", testkit.Image(t, "amd64", true))
+	eachShape(t, []string{registry.Host}, nil, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/view/containers")
+		b.signIn(adminToken)
+		b.await(`document.querySelector(".empty")`)
+		b.good("no containers", p.url)
+		for range 23 {
+			if r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}, "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+				t.Fatalf("%d %s", r.status, r.body)
+			}
+		}
+		b.eval("location.reload()")
+		b.await(`document.querySelectorAll(".rows .state.good").length === 20`)
+		b.good("containers", p.url)
+		b.eval(`document.querySelector(".pager button:last-child").click()`)
+		b.await(`document.querySelectorAll(".rows > li").length === 3 && document.querySelector(".pager button:last-child").disabled`)
+		b.eval(`document.querySelector(".rows .sure button").click()`)
+		b.await(`document.querySelector(".rows .sure .bad")`)
+		b.eval(`document.querySelector(".rows .sure .bad").click()`)
+		b.await(`document.querySelectorAll(".rows .state.bad").length === 1 && document.querySelectorAll(".rows .sure").length === 2`)
+		b.eval(`document.querySelector(".rows > li:last-child a").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelector(".verdict.good")`)
+		b.good("container from the list", p.url)
+		kept := b.text("location.href")
+		b.eval(`[...document.querySelectorAll(".actions button")].find((x) => x.innerText === "Get a fresh name").click()`)
+		b.await(fmt.Sprintf(`location.href !== %q && document.querySelector("#page")?.innerText.includes("/wt/")`, kept))
+		// The address opens nothing for who is not signed in.
+		b = openTab(t, browser, kept)
+		b.await(`document.querySelector("#token")`)
+	})
+}
+
 // TestWebPageShowsTextOfOthers: names that the server would not take, if it sent them, are
 // text.
 func TestWebPageShowsTextOfOthers(t *testing.T) {
@@ -353,6 +401,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 		"/api/orgs/1/workspaces/2/participants": `{"participants":[{"participantId":1,"userName":"%[1]s","email":"%[1]s","wspRole":"view"}],"totalSize":1}`,
 		"/api/credentials":                      `{"credentials":[{"id":"a","name":"%[1]s","provider":"%[1]s","keys":{"registry":"%[1]s","userName":"%[1]s"}}]}`,
 		"/v1alpha1/builds":                      `{"builds":[{"buildId":"%[1]s","status":"%[1]s","targetImage":"%[1]s","platform":"%[1]s"}],"totalSize":100}`,
+		"/v1alpha1/containers":                  `{"containers":[{"requestKey":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s"}],"nextPageToken":"%[1]s"}`,
 		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
 		"/v1alpha1/queue":                       `{"backlog":[{"engine":"%[1]s","architecture":"%[1]s"}],"workers":[{"name":"%[1]s","makes":["%[1]s"],"problems":["%[1]s"]}]}`,
 		"/v1alpha2/metrics/pulls":               `{"count":1,"orgs":{"%[1]s":1}}`,
@@ -370,7 +419,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 	b := openTab(t, browser, front.URL+"/some/where/login")
 	b.signIn(adminToken)
 	for path, shown := range map[string]string{
-		"mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
+		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
 	} {
 		b.visit(front.URL + "/some/where/view/" + path)
 		b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes("script>")`, shown))
