@@ -121,7 +121,7 @@ func (f refusedSignIn) page() string {
 `
 	}
 	if f.Again != "" {
-		again = `<p><a href="{again}">Sign in on the page</a>, there or with an access token; or, if a program sent you here, have it begin again.</p>
+		again = `<p><a href="{again}">Begin again on the page</a>, where an access token signs you in, too; or, if a program sent you here, begin again there.</p>
 `
 	}
 	return fill(pageHead+`<title>Slipway: not signed in</title>

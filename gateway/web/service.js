@@ -1,7 +1,7 @@
 // What operators see: how much the service is used, and what it can do now.
 import { useState } from "preact/hooks";
 import { call } from "./api.js";
-import { count, html, moment } from "./html.js";
+import { count, html, moment, size } from "./html.js";
 import { useAgain, useLoad, Waiting } from "./load.js";
 import { Bars } from "./plot.js";
 
@@ -53,7 +53,7 @@ function Abilities() {
   if (!got.value) return html`<${Waiting} of=${got} what="What the service can do" />`;
   return html`<ul class="rows">${(got.value.abilities ?? []).map((/** @type {any} */ a) => html`<li key=${a.name}><div class="what"><strong>${abilities[a.name] ?? a.name}</strong>
     <p class="note">${a.problem || (a.platforms ?? []).join(", ")}</p></div><span class=${`state ${a.available ? "good" : ""}`}>${a.available ? "Yes" : "No"}</span></li>`)}</ul>
-    <p class="note">Slipway ${got.value.productVersion}. The age of channels and the size of the store are in the metrics, for Prometheus, at <code>admin_addr</code>.</p>`;
+    <p class="note">Slipway ${got.value.productVersion}. More is in the metrics, for Prometheus, at <code>admin_addr</code>.</p>`;
 }
 
 /**
@@ -80,11 +80,30 @@ function Queue() {
       : html`<p class="empty">No worker was heard of in the last seconds: nothing is built.</p>`}`;
 }
 
+/** @typedef {{channel?: string, subdir?: string, checkedTime?: string, size?: number, problem?: string}} Channel */
+
+/** How old the lists of packages are. */
+function Channels() {
+  const got = useLoad((signal) => call("GET", "v1alpha1/conda/channels", { signal }), []);
+  useAgain(got.again, 30000);
+  if (!got.value) return html`<${Waiting} of=${got} what="The channels" />`;
+  /** @type {{channels: Channel[], others?: Channel}} */
+  const { channels = [], others } = got.value;
+  if (!channels.length && !others) return html`<p class="empty">No channel was asked for since the service was started: its list of packages is fetched with the first search.</p>`;
+  const all = others ? [...channels, others] : channels;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Conda channels"><table>
+    <thead><tr><th scope="col">Channel</th><th scope="col">Packages for</th><th scope="col">Known to be right</th><th scope="col" class="number">On disk</th></tr></thead>
+    <tbody>${all.map((c) => html`<tr key=${`${c.channel}/${c.subdir}`}><td>${c.channel ?? "All others"}</td><td>${c.subdir ?? ""}</td>
+      <td>${c.checkedTime ? moment(c.checkedTime) : "Never"}${c.problem && html`<p class="note problem">${c.problem}</p>`}</td><td class="number">${size(c.size ?? 0)}</td></tr>`)}</tbody>
+    <tfoot><tr><th scope="row" colspan="3">Together</th><td class="number">${size(all.reduce((sum, c) => sum + (c.size ?? 0), 0))}</td></tr></tfoot></table></div>`;
+}
+
 export function View() {
   const [org, choose] = useState("");
   return html`<h1>The service</h1>
     ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
     <section><h2>Queue and workers</h2><${Queue} /></section>
+    <section><h2>Conda channels</h2><${Channels} /></section>
     <section><h2>By organisation, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
     <section><h2>What it can do now</h2><${Abilities} /></section>`;
 }

@@ -14,6 +14,7 @@ func Callers() rpc.Callers {
 			condav1.CondaService_LockPackages_FullMethodName,
 			condav1.CondaService_SearchPackages_FullMethodName,
 			condav1.CondaService_DescribePackage_FullMethodName,
+			condav1.CondaService_ListChannels_FullMethodName,
 		}},
 		{Roles: []string{"container"}, Calls: []string{
 			condav1.CondaService_SolvePackages_FullMethodName,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
@@ -35,6 +36,9 @@ type platform struct {
 }
 
 func (p platform) Authorize(_ context.Context, in *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
+	if in.GetAccessToken() == "admin" {
+		return &platformv1.AuthorizeResponse{Administrator: true}, nil
+	}
 	if in.GetAccessToken() != "token" {
 		return nil, fault.Denied.Newf("The access token is not valid")
 	}
@@ -270,6 +274,45 @@ func TestPrivateChannel(t *testing.T) {
 	}
 	if _, err := lockOf(t, room, &condav1.LockQuery{Packages: entries(at+"/private", "htslib=1.17")}); !errors.Is(err, fault.Denied) {
 		t.Errorf("somebody else got %v", err)
+	}
+}
+
+// TestChannels: the administrator, and nobody else, is told how old the lists are, and of
+// what callers name, or is private, no names.
+func TestChannels(t *testing.T) {
+	t.Parallel()
+	room, at := start(t)
+	for name, q := range map[string]*condav1.LockQuery{
+		"known":   {Packages: entries("bioconda", "bwa")},
+		"named":   {Packages: entries(at+"/lab", "htslib=1.17")},
+		"private": {Packages: entries(at+"/private", "htslib=1.17"), PlatformAccessToken: "token"},
+	} {
+		if got, err := lockOf(t, room, q); err != nil || got.GetLocks() == nil {
+			t.Fatalf("%s: %v, %v", name, got, err)
+		}
+	}
+	as := func(token string) (*condav1.ListChannelsResponse, error) {
+		return room.ListChannels(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), &condav1.ListChannelsRequest{})
+	}
+	if got, err := as("token"); !errors.Is(err, fault.Denied) {
+		t.Errorf("a user is told %v, %v", got, err)
+	}
+	if got, err := room.ListChannels(t.Context(), &condav1.ListChannelsRequest{}); !errors.Is(err, fault.Unauthenticated) {
+		t.Errorf("somebody without a token is told %v, %v", got, err)
+	}
+	got, err := as("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.GetChannels()) != 1 || strings.Contains(got.String(), "lab") || strings.Contains(got.String(), "private") {
+		t.Fatalf("the channels are %v", got)
+	}
+	c, others := got.GetChannels()[0], got.GetOthers()
+	if c.GetChannel() != "bioconda" || c.GetSubdir() != "linux-64" || c.GetSize() == 0 || c.Problem != nil || time.Since(c.GetCheckedTime().AsTime()) > time.Minute {
+		t.Errorf("bioconda stands so: %v", c)
+	}
+	if others.GetSize() == 0 || others.GetCheckedTime() == nil || others.Channel != nil {
+		t.Errorf("the others stand so: %v", others)
 	}
 }
 

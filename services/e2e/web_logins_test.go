@@ -132,13 +132,16 @@ func TestWebPageOfOperators(t *testing.T) {
 		header []string
 		status int
 	}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
-		if r := p.call(http.MethodGet, "/v1alpha1/queue", nil, c.header...); r.status != c.status {
-			t.Errorf("the queue is answered %d to %v, want %d", r.status, c.header, c.status)
+		for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels"} {
+			if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
+				t.Errorf("%s is answered %d to %v, want %d", path, r.status, c.header, c.status)
+			}
 		}
 	}
 	if err := within(time.Minute, func() error {
 		b.eval("location.reload()")
-		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button")`)
+		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button") &&
+			document.querySelector('[aria-label="Conda channels"] tbody')?.innerText.includes("linux-64")`)
 		if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
 			return fmt.Errorf("the days are %s", rows)
 		}
@@ -155,6 +158,6 @@ func TestWebPageOfOperators(t *testing.T) {
 		t.Errorf("eve is offered %s", places)
 	}
 	b.visit(p.url + "/view/service")
-	b.await(`document.querySelectorAll(".failed .why").length === 4 && document.querySelector(".failed .why").innerText.includes("administrator")`)
+	b.await(`document.querySelectorAll(".failed .why").length === 5 && document.querySelector(".failed .why").innerText.includes("administrator")`)
 	b.good("service refused", p.url)
 }

@@ -404,6 +404,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 		"/v1alpha1/containers":                  `{"containers":[{"requestKey":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s"}],"nextPageToken":"%[1]s"}`,
 		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
 		"/v1alpha1/queue":                       `{"backlog":[{"engine":"%[1]s","architecture":"%[1]s"}],"workers":[{"name":"%[1]s","makes":["%[1]s"],"problems":["%[1]s"]}]}`,
+		"/v1alpha1/conda/channels":              `{"channels":[{"channel":"%[1]s","subdir":"%[1]s","problem":"%[1]s"}],"others":{}}`,
 		"/v1alpha2/metrics/pulls":               `{"count":1,"orgs":{"%[1]s":1}}`,
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,6 +12,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	v1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -26,6 +27,182 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ListChannelsRequest has no parameters.
+type ListChannelsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChannelsRequest) Reset() {
+	*x = ListChannelsRequest{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChannelsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChannelsRequest) ProtoMessage() {}
+
+func (x *ListChannelsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChannelsRequest.ProtoReflect.Descriptor instead.
+func (*ListChannelsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{0}
+}
+
+// ListChannelsResponse is what is kept of Conda channels.
+type ListChannelsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lists of channels that the operator names, or everybody knows, by channel and
+	// platform.
+	Channels []*ChannelState `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
+	// All other lists together: those that callers name, and private ones; the oldest of
+	// them, and their size.
+	Others        *ChannelState `protobuf:"bytes,2,opt,name=others,proto3" json:"others,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChannelsResponse) Reset() {
+	*x = ListChannelsResponse{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChannelsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChannelsResponse) ProtoMessage() {}
+
+func (x *ListChannelsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChannelsResponse.ProtoReflect.Descriptor instead.
+func (*ListChannelsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListChannelsResponse) GetChannels() []*ChannelState {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *ListChannelsResponse) GetOthers() *ChannelState {
+	if x != nil {
+		return x.Others
+	}
+	return nil
+}
+
+// ChannelState is how a channel's list of packages for a platform stands.
+type ChannelState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The channel, e.g. "conda-forge"; absent for several.
+	Channel *string `protobuf:"bytes,1,opt,name=channel,proto3,oneof" json:"channel,omitempty"`
+	// The platform's folder in it, e.g. "linux-64"; absent for several.
+	Subdir *string `protobuf:"bytes,2,opt,name=subdir,proto3,oneof" json:"subdir,omitempty"`
+	// When the channel last said that the list is right; absent while there is no list.
+	CheckedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=checked_time,json=checkedTime,proto3" json:"checked_time,omitempty"`
+	// What the list takes up on the disk, in bytes; exact to 2^53.
+	Size *float64 `protobuf:"fixed64,4,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// Why the channel could not be asked since, in words; absent where it could.
+	Problem       *string `protobuf:"bytes,5,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelState) Reset() {
+	*x = ChannelState{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelState) ProtoMessage() {}
+
+func (x *ChannelState) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelState.ProtoReflect.Descriptor instead.
+func (*ChannelState) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ChannelState) GetChannel() string {
+	if x != nil && x.Channel != nil {
+		return *x.Channel
+	}
+	return ""
+}
+
+func (x *ChannelState) GetSubdir() string {
+	if x != nil && x.Subdir != nil {
+		return *x.Subdir
+	}
+	return ""
+}
+
+func (x *ChannelState) GetCheckedTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CheckedTime
+	}
+	return nil
+}
+
+func (x *ChannelState) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *ChannelState) GetProblem() string {
+	if x != nil && x.Problem != nil {
+		return *x.Problem
+	}
+	return ""
+}
+
 // LockPackagesRequest is what is to be locked.
 type LockPackagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -37,7 +214,7 @@ type LockPackagesRequest struct {
 
 func (x *LockPackagesRequest) Reset() {
 	*x = LockPackagesRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[0]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -49,7 +226,7 @@ func (x *LockPackagesRequest) String() string {
 func (*LockPackagesRequest) ProtoMessage() {}
 
 func (x *LockPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[0]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -62,7 +239,7 @@ func (x *LockPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockPackagesRequest.ProtoReflect.Descriptor instead.
 func (*LockPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{0}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *LockPackagesRequest) GetLock() *LockQuery {
@@ -85,7 +262,7 @@ type SolvePackagesRequest struct {
 
 func (x *SolvePackagesRequest) Reset() {
 	*x = SolvePackagesRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[1]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -97,7 +274,7 @@ func (x *SolvePackagesRequest) String() string {
 func (*SolvePackagesRequest) ProtoMessage() {}
 
 func (x *SolvePackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[1]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -110,7 +287,7 @@ func (x *SolvePackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolvePackagesRequest.ProtoReflect.Descriptor instead.
 func (*SolvePackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{1}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SolvePackagesRequest) GetLock() *LockQuery {
@@ -172,7 +349,7 @@ type LockQuery struct {
 
 func (x *LockQuery) Reset() {
 	*x = LockQuery{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[2]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -184,7 +361,7 @@ func (x *LockQuery) String() string {
 func (*LockQuery) ProtoMessage() {}
 
 func (x *LockQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[2]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -197,7 +374,7 @@ func (x *LockQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockQuery.ProtoReflect.Descriptor instead.
 func (*LockQuery) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{2}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *LockQuery) GetPackages() *CondaPackages {
@@ -323,7 +500,7 @@ type CondaPackages struct {
 
 func (x *CondaPackages) Reset() {
 	*x = CondaPackages{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[3]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -335,7 +512,7 @@ func (x *CondaPackages) String() string {
 func (*CondaPackages) ProtoMessage() {}
 
 func (x *CondaPackages) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[3]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -348,7 +525,7 @@ func (x *CondaPackages) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CondaPackages.ProtoReflect.Descriptor instead.
 func (*CondaPackages) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{3}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CondaPackages) GetType() string {
@@ -398,7 +575,7 @@ type LockPackagesResponse struct {
 
 func (x *LockPackagesResponse) Reset() {
 	*x = LockPackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[4]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -410,7 +587,7 @@ func (x *LockPackagesResponse) String() string {
 func (*LockPackagesResponse) ProtoMessage() {}
 
 func (x *LockPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[4]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -423,7 +600,7 @@ func (x *LockPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockPackagesResponse.ProtoReflect.Descriptor instead.
 func (*LockPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{4}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *LockPackagesResponse) GetLocks() []*PlatformLock {
@@ -484,7 +661,7 @@ type SolvePackagesResponse struct {
 
 func (x *SolvePackagesResponse) Reset() {
 	*x = SolvePackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[5]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +673,7 @@ func (x *SolvePackagesResponse) String() string {
 func (*SolvePackagesResponse) ProtoMessage() {}
 
 func (x *SolvePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[5]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +686,7 @@ func (x *SolvePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolvePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SolvePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{5}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SolvePackagesResponse) GetAnswer() *LockPackagesResponse {
@@ -578,7 +755,7 @@ type PlatformLock struct {
 
 func (x *PlatformLock) Reset() {
 	*x = PlatformLock{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[6]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +767,7 @@ func (x *PlatformLock) String() string {
 func (*PlatformLock) ProtoMessage() {}
 
 func (x *PlatformLock) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[6]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +780,7 @@ func (x *PlatformLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformLock.ProtoReflect.Descriptor instead.
 func (*PlatformLock) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{6}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlatformLock) GetPlatform() string {
@@ -679,7 +856,7 @@ type LockedPackage struct {
 
 func (x *LockedPackage) Reset() {
 	*x = LockedPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -691,7 +868,7 @@ func (x *LockedPackage) String() string {
 func (*LockedPackage) ProtoMessage() {}
 
 func (x *LockedPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -704,7 +881,7 @@ func (x *LockedPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockedPackage.ProtoReflect.Descriptor instead.
 func (*LockedPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{7}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LockedPackage) GetName() string {
@@ -801,7 +978,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +990,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1003,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{8}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Conflict) GetSpecs() []string {
@@ -877,7 +1054,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1066,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1079,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{9}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Reason) GetKind() string {
@@ -955,7 +1132,7 @@ type MissingPackage struct {
 
 func (x *MissingPackage) Reset() {
 	*x = MissingPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1144,7 @@ func (x *MissingPackage) String() string {
 func (*MissingPackage) ProtoMessage() {}
 
 func (x *MissingPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1157,7 @@ func (x *MissingPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingPackage.ProtoReflect.Descriptor instead.
 func (*MissingPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{10}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *MissingPackage) GetName() string {
@@ -1019,7 +1196,7 @@ type Suggestion struct {
 
 func (x *Suggestion) Reset() {
 	*x = Suggestion{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1208,7 @@ func (x *Suggestion) String() string {
 func (*Suggestion) ProtoMessage() {}
 
 func (x *Suggestion) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1221,7 @@ func (x *Suggestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suggestion.ProtoReflect.Descriptor instead.
 func (*Suggestion) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{11}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Suggestion) GetChange() string {
@@ -1091,7 +1268,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1103,7 +1280,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1293,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{12}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SearchPackagesRequest) GetQ() string {
@@ -1181,7 +1358,7 @@ type SearchPackagesResponse struct {
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1370,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1383,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{13}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SearchPackagesResponse) GetPackages() []*FoundPackage {
@@ -1240,7 +1417,7 @@ type FoundPackage struct {
 
 func (x *FoundPackage) Reset() {
 	*x = FoundPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1429,7 @@ func (x *FoundPackage) String() string {
 func (*FoundPackage) ProtoMessage() {}
 
 func (x *FoundPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1442,7 @@ func (x *FoundPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundPackage.ProtoReflect.Descriptor instead.
 func (*FoundPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{14}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FoundPackage) GetName() string {
@@ -1309,7 +1486,7 @@ type DescribePackageRequest struct {
 
 func (x *DescribePackageRequest) Reset() {
 	*x = DescribePackageRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1498,7 @@ func (x *DescribePackageRequest) String() string {
 func (*DescribePackageRequest) ProtoMessage() {}
 
 func (x *DescribePackageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1511,7 @@ func (x *DescribePackageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribePackageRequest.ProtoReflect.Descriptor instead.
 func (*DescribePackageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{15}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DescribePackageRequest) GetChannel() string {
@@ -1366,7 +1543,7 @@ type DescribePackageResponse struct {
 
 func (x *DescribePackageResponse) Reset() {
 	*x = DescribePackageResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1555,7 @@ func (x *DescribePackageResponse) String() string {
 func (*DescribePackageResponse) ProtoMessage() {}
 
 func (x *DescribePackageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1568,7 @@ func (x *DescribePackageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribePackageResponse.ProtoReflect.Descriptor instead.
 func (*DescribePackageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{16}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DescribePackageResponse) GetName() string {
@@ -1432,7 +1609,7 @@ type PackageVersion struct {
 
 func (x *PackageVersion) Reset() {
 	*x = PackageVersion{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1621,7 @@ func (x *PackageVersion) String() string {
 func (*PackageVersion) ProtoMessage() {}
 
 func (x *PackageVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1634,7 @@ func (x *PackageVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageVersion.ProtoReflect.Descriptor instead.
 func (*PackageVersion) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{17}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PackageVersion) GetVersion() string {
@@ -1511,7 +1688,7 @@ type PackageBuild struct {
 
 func (x *PackageBuild) Reset() {
 	*x = PackageBuild{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1700,7 @@ func (x *PackageBuild) String() string {
 func (*PackageBuild) ProtoMessage() {}
 
 func (x *PackageBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1536,7 +1713,7 @@ func (x *PackageBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageBuild.ProtoReflect.Descriptor instead.
 func (*PackageBuild) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{18}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PackageBuild) GetBuild() string {
@@ -1592,7 +1769,23 @@ var File_slipway_conda_v1_conda_proto protoreflect.FileDescriptor
 
 const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/conda/v1/conda.proto\x12\x10slipway.conda.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"F\n" +
+	"\x1cslipway/conda/v1/conda.proto\x12\x10slipway.conda.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\x15\n" +
+	"\x13ListChannelsRequest\"\x8a\x01\n" +
+	"\x14ListChannelsResponse\x12:\n" +
+	"\bchannels\x18\x01 \x03(\v2\x1e.slipway.conda.v1.ChannelStateR\bchannels\x126\n" +
+	"\x06others\x18\x02 \x01(\v2\x1e.slipway.conda.v1.ChannelStateR\x06others\"\xf3\x01\n" +
+	"\fChannelState\x12\x1d\n" +
+	"\achannel\x18\x01 \x01(\tH\x00R\achannel\x88\x01\x01\x12\x1b\n" +
+	"\x06subdir\x18\x02 \x01(\tH\x01R\x06subdir\x88\x01\x01\x12=\n" +
+	"\fchecked_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\vcheckedTime\x12\x1d\n" +
+	"\x04size\x18\x04 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01\x12\x1d\n" +
+	"\aproblem\x18\x05 \x01(\tH\x03R\aproblem\x88\x01\x01B\n" +
+	"\n" +
+	"\b_channelB\t\n" +
+	"\a_subdirB\a\n" +
+	"\x05_sizeB\n" +
+	"\n" +
+	"\b_problem\"F\n" +
 	"\x13LockPackagesRequest\x12/\n" +
 	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\x82\x01\n" +
 	"\x14SolvePackagesRequest\x12/\n" +
@@ -1773,12 +1966,13 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"_file_nameB\a\n" +
 	"\x05_sizeB\t\n" +
 	"\a_sha256B\a\n" +
-	"\x05_date2\x98\x04\n" +
+	"\x05_date2\x99\x05\n" +
 	"\fCondaService\x12\x81\x01\n" +
 	"\fLockPackages\x12%.slipway.conda.v1.LockPackagesRequest\x1a&.slipway.conda.v1.LockPackagesResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x04lock\"\x14/v1alpha1/conda/lock\x12`\n" +
 	"\rSolvePackages\x12&.slipway.conda.v1.SolvePackagesRequest\x1a'.slipway.conda.v1.SolvePackagesResponse\x12\x85\x01\n" +
 	"\x0eSearchPackages\x12'.slipway.conda.v1.SearchPackagesRequest\x1a(.slipway.conda.v1.SearchPackagesResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha1/conda/packages\x12\x99\x01\n" +
-	"\x0fDescribePackage\x12(.slipway.conda.v1.DescribePackageRequest\x1a).slipway.conda.v1.DescribePackageResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1alpha1/conda/packages/{channel}/{name}B0Z.slipway.dev/proto/gen/slipway/conda/v1;condav1b\x06proto3"
+	"\x0fDescribePackage\x12(.slipway.conda.v1.DescribePackageRequest\x1a).slipway.conda.v1.DescribePackageResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1alpha1/conda/packages/{channel}/{name}\x12\x7f\n" +
+	"\fListChannels\x12%.slipway.conda.v1.ListChannelsRequest\x1a&.slipway.conda.v1.ListChannelsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha1/conda/channelsB0Z.slipway.dev/proto/gen/slipway/conda/v1;condav1b\x06proto3"
 
 var (
 	file_slipway_conda_v1_conda_proto_rawDescOnce sync.Once
@@ -1792,66 +1986,75 @@ func file_slipway_conda_v1_conda_proto_rawDescGZIP() []byte {
 	return file_slipway_conda_v1_conda_proto_rawDescData
 }
 
-var file_slipway_conda_v1_conda_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_slipway_conda_v1_conda_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_slipway_conda_v1_conda_proto_goTypes = []any{
-	(*LockPackagesRequest)(nil),     // 0: slipway.conda.v1.LockPackagesRequest
-	(*SolvePackagesRequest)(nil),    // 1: slipway.conda.v1.SolvePackagesRequest
-	(*LockQuery)(nil),               // 2: slipway.conda.v1.LockQuery
-	(*CondaPackages)(nil),           // 3: slipway.conda.v1.CondaPackages
-	(*LockPackagesResponse)(nil),    // 4: slipway.conda.v1.LockPackagesResponse
-	(*SolvePackagesResponse)(nil),   // 5: slipway.conda.v1.SolvePackagesResponse
-	(*PlatformLock)(nil),            // 6: slipway.conda.v1.PlatformLock
-	(*LockedPackage)(nil),           // 7: slipway.conda.v1.LockedPackage
-	(*Conflict)(nil),                // 8: slipway.conda.v1.Conflict
-	(*Reason)(nil),                  // 9: slipway.conda.v1.Reason
-	(*MissingPackage)(nil),          // 10: slipway.conda.v1.MissingPackage
-	(*Suggestion)(nil),              // 11: slipway.conda.v1.Suggestion
-	(*SearchPackagesRequest)(nil),   // 12: slipway.conda.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),  // 13: slipway.conda.v1.SearchPackagesResponse
-	(*FoundPackage)(nil),            // 14: slipway.conda.v1.FoundPackage
-	(*DescribePackageRequest)(nil),  // 15: slipway.conda.v1.DescribePackageRequest
-	(*DescribePackageResponse)(nil), // 16: slipway.conda.v1.DescribePackageResponse
-	(*PackageVersion)(nil),          // 17: slipway.conda.v1.PackageVersion
-	(*PackageBuild)(nil),            // 18: slipway.conda.v1.PackageBuild
-	nil,                             // 19: slipway.conda.v1.LockQuery.VirtualPackagesEntry
-	nil,                             // 20: slipway.conda.v1.PlatformLock.VirtualPackagesEntry
-	nil,                             // 21: slipway.conda.v1.PlatformLock.SnapshotsEntry
-	nil,                             // 22: slipway.conda.v1.PlatformLock.OutdatedEntry
-	(*v1.Identity)(nil),             // 23: slipway.platform.v1.Identity
+	(*ListChannelsRequest)(nil),     // 0: slipway.conda.v1.ListChannelsRequest
+	(*ListChannelsResponse)(nil),    // 1: slipway.conda.v1.ListChannelsResponse
+	(*ChannelState)(nil),            // 2: slipway.conda.v1.ChannelState
+	(*LockPackagesRequest)(nil),     // 3: slipway.conda.v1.LockPackagesRequest
+	(*SolvePackagesRequest)(nil),    // 4: slipway.conda.v1.SolvePackagesRequest
+	(*LockQuery)(nil),               // 5: slipway.conda.v1.LockQuery
+	(*CondaPackages)(nil),           // 6: slipway.conda.v1.CondaPackages
+	(*LockPackagesResponse)(nil),    // 7: slipway.conda.v1.LockPackagesResponse
+	(*SolvePackagesResponse)(nil),   // 8: slipway.conda.v1.SolvePackagesResponse
+	(*PlatformLock)(nil),            // 9: slipway.conda.v1.PlatformLock
+	(*LockedPackage)(nil),           // 10: slipway.conda.v1.LockedPackage
+	(*Conflict)(nil),                // 11: slipway.conda.v1.Conflict
+	(*Reason)(nil),                  // 12: slipway.conda.v1.Reason
+	(*MissingPackage)(nil),          // 13: slipway.conda.v1.MissingPackage
+	(*Suggestion)(nil),              // 14: slipway.conda.v1.Suggestion
+	(*SearchPackagesRequest)(nil),   // 15: slipway.conda.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),  // 16: slipway.conda.v1.SearchPackagesResponse
+	(*FoundPackage)(nil),            // 17: slipway.conda.v1.FoundPackage
+	(*DescribePackageRequest)(nil),  // 18: slipway.conda.v1.DescribePackageRequest
+	(*DescribePackageResponse)(nil), // 19: slipway.conda.v1.DescribePackageResponse
+	(*PackageVersion)(nil),          // 20: slipway.conda.v1.PackageVersion
+	(*PackageBuild)(nil),            // 21: slipway.conda.v1.PackageBuild
+	nil,                             // 22: slipway.conda.v1.LockQuery.VirtualPackagesEntry
+	nil,                             // 23: slipway.conda.v1.PlatformLock.VirtualPackagesEntry
+	nil,                             // 24: slipway.conda.v1.PlatformLock.SnapshotsEntry
+	nil,                             // 25: slipway.conda.v1.PlatformLock.OutdatedEntry
+	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
+	(*v1.Identity)(nil),             // 27: slipway.platform.v1.Identity
 }
 var file_slipway_conda_v1_conda_proto_depIdxs = []int32{
-	2,  // 0: slipway.conda.v1.LockPackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
-	2,  // 1: slipway.conda.v1.SolvePackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
-	23, // 2: slipway.conda.v1.SolvePackagesRequest.identity:type_name -> slipway.platform.v1.Identity
-	3,  // 3: slipway.conda.v1.LockQuery.packages:type_name -> slipway.conda.v1.CondaPackages
-	19, // 4: slipway.conda.v1.LockQuery.virtual_packages:type_name -> slipway.conda.v1.LockQuery.VirtualPackagesEntry
-	6,  // 5: slipway.conda.v1.LockPackagesResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	8,  // 6: slipway.conda.v1.LockPackagesResponse.conflict:type_name -> slipway.conda.v1.Conflict
-	11, // 7: slipway.conda.v1.LockPackagesResponse.suggestions:type_name -> slipway.conda.v1.Suggestion
-	4,  // 8: slipway.conda.v1.SolvePackagesResponse.answer:type_name -> slipway.conda.v1.LockPackagesResponse
-	7,  // 9: slipway.conda.v1.PlatformLock.packages:type_name -> slipway.conda.v1.LockedPackage
-	20, // 10: slipway.conda.v1.PlatformLock.virtual_packages:type_name -> slipway.conda.v1.PlatformLock.VirtualPackagesEntry
-	21, // 11: slipway.conda.v1.PlatformLock.snapshots:type_name -> slipway.conda.v1.PlatformLock.SnapshotsEntry
-	22, // 12: slipway.conda.v1.PlatformLock.outdated:type_name -> slipway.conda.v1.PlatformLock.OutdatedEntry
-	9,  // 13: slipway.conda.v1.Conflict.reasons:type_name -> slipway.conda.v1.Reason
-	10, // 14: slipway.conda.v1.Conflict.missing:type_name -> slipway.conda.v1.MissingPackage
-	9,  // 15: slipway.conda.v1.Reason.because:type_name -> slipway.conda.v1.Reason
-	14, // 16: slipway.conda.v1.SearchPackagesResponse.packages:type_name -> slipway.conda.v1.FoundPackage
-	17, // 17: slipway.conda.v1.DescribePackageResponse.versions:type_name -> slipway.conda.v1.PackageVersion
-	18, // 18: slipway.conda.v1.PackageVersion.builds:type_name -> slipway.conda.v1.PackageBuild
-	0,  // 19: slipway.conda.v1.CondaService.LockPackages:input_type -> slipway.conda.v1.LockPackagesRequest
-	1,  // 20: slipway.conda.v1.CondaService.SolvePackages:input_type -> slipway.conda.v1.SolvePackagesRequest
-	12, // 21: slipway.conda.v1.CondaService.SearchPackages:input_type -> slipway.conda.v1.SearchPackagesRequest
-	15, // 22: slipway.conda.v1.CondaService.DescribePackage:input_type -> slipway.conda.v1.DescribePackageRequest
-	4,  // 23: slipway.conda.v1.CondaService.LockPackages:output_type -> slipway.conda.v1.LockPackagesResponse
-	5,  // 24: slipway.conda.v1.CondaService.SolvePackages:output_type -> slipway.conda.v1.SolvePackagesResponse
-	13, // 25: slipway.conda.v1.CondaService.SearchPackages:output_type -> slipway.conda.v1.SearchPackagesResponse
-	16, // 26: slipway.conda.v1.CondaService.DescribePackage:output_type -> slipway.conda.v1.DescribePackageResponse
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	2,  // 0: slipway.conda.v1.ListChannelsResponse.channels:type_name -> slipway.conda.v1.ChannelState
+	2,  // 1: slipway.conda.v1.ListChannelsResponse.others:type_name -> slipway.conda.v1.ChannelState
+	26, // 2: slipway.conda.v1.ChannelState.checked_time:type_name -> google.protobuf.Timestamp
+	5,  // 3: slipway.conda.v1.LockPackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
+	5,  // 4: slipway.conda.v1.SolvePackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
+	27, // 5: slipway.conda.v1.SolvePackagesRequest.identity:type_name -> slipway.platform.v1.Identity
+	6,  // 6: slipway.conda.v1.LockQuery.packages:type_name -> slipway.conda.v1.CondaPackages
+	22, // 7: slipway.conda.v1.LockQuery.virtual_packages:type_name -> slipway.conda.v1.LockQuery.VirtualPackagesEntry
+	9,  // 8: slipway.conda.v1.LockPackagesResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	11, // 9: slipway.conda.v1.LockPackagesResponse.conflict:type_name -> slipway.conda.v1.Conflict
+	14, // 10: slipway.conda.v1.LockPackagesResponse.suggestions:type_name -> slipway.conda.v1.Suggestion
+	7,  // 11: slipway.conda.v1.SolvePackagesResponse.answer:type_name -> slipway.conda.v1.LockPackagesResponse
+	10, // 12: slipway.conda.v1.PlatformLock.packages:type_name -> slipway.conda.v1.LockedPackage
+	23, // 13: slipway.conda.v1.PlatformLock.virtual_packages:type_name -> slipway.conda.v1.PlatformLock.VirtualPackagesEntry
+	24, // 14: slipway.conda.v1.PlatformLock.snapshots:type_name -> slipway.conda.v1.PlatformLock.SnapshotsEntry
+	25, // 15: slipway.conda.v1.PlatformLock.outdated:type_name -> slipway.conda.v1.PlatformLock.OutdatedEntry
+	12, // 16: slipway.conda.v1.Conflict.reasons:type_name -> slipway.conda.v1.Reason
+	13, // 17: slipway.conda.v1.Conflict.missing:type_name -> slipway.conda.v1.MissingPackage
+	12, // 18: slipway.conda.v1.Reason.because:type_name -> slipway.conda.v1.Reason
+	17, // 19: slipway.conda.v1.SearchPackagesResponse.packages:type_name -> slipway.conda.v1.FoundPackage
+	20, // 20: slipway.conda.v1.DescribePackageResponse.versions:type_name -> slipway.conda.v1.PackageVersion
+	21, // 21: slipway.conda.v1.PackageVersion.builds:type_name -> slipway.conda.v1.PackageBuild
+	3,  // 22: slipway.conda.v1.CondaService.LockPackages:input_type -> slipway.conda.v1.LockPackagesRequest
+	4,  // 23: slipway.conda.v1.CondaService.SolvePackages:input_type -> slipway.conda.v1.SolvePackagesRequest
+	15, // 24: slipway.conda.v1.CondaService.SearchPackages:input_type -> slipway.conda.v1.SearchPackagesRequest
+	18, // 25: slipway.conda.v1.CondaService.DescribePackage:input_type -> slipway.conda.v1.DescribePackageRequest
+	0,  // 26: slipway.conda.v1.CondaService.ListChannels:input_type -> slipway.conda.v1.ListChannelsRequest
+	7,  // 27: slipway.conda.v1.CondaService.LockPackages:output_type -> slipway.conda.v1.LockPackagesResponse
+	8,  // 28: slipway.conda.v1.CondaService.SolvePackages:output_type -> slipway.conda.v1.SolvePackagesResponse
+	16, // 29: slipway.conda.v1.CondaService.SearchPackages:output_type -> slipway.conda.v1.SearchPackagesResponse
+	19, // 30: slipway.conda.v1.CondaService.DescribePackage:output_type -> slipway.conda.v1.DescribePackageResponse
+	1,  // 31: slipway.conda.v1.CondaService.ListChannels:output_type -> slipway.conda.v1.ListChannelsResponse
+	27, // [27:32] is the sub-list for method output_type
+	22, // [22:27] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_slipway_conda_v1_conda_proto_init() }
@@ -1860,25 +2063,26 @@ func file_slipway_conda_v1_conda_proto_init() {
 		return
 	}
 	file_slipway_conda_v1_conda_proto_msgTypes[2].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[4].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[5].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[7].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[8].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[9].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[10].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[12].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[13].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[14].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[16].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[17].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[18].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[19].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_conda_v1_conda_proto_rawDesc), len(file_slipway_conda_v1_conda_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -25,6 +25,7 @@ const (
 	CondaService_SolvePackages_FullMethodName   = "/slipway.conda.v1.CondaService/SolvePackages"
 	CondaService_SearchPackages_FullMethodName  = "/slipway.conda.v1.CondaService/SearchPackages"
 	CondaService_DescribePackage_FullMethodName = "/slipway.conda.v1.CondaService/DescribePackage"
+	CondaService_ListChannels_FullMethodName    = "/slipway.conda.v1.CondaService/ListChannels"
 )
 
 // CondaServiceClient is the client API for CondaService service.
@@ -46,6 +47,9 @@ type CondaServiceClient interface {
 	SearchPackages(ctx context.Context, in *SearchPackagesRequest, opts ...grpc.CallOption) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(ctx context.Context, in *DescribePackageRequest, opts ...grpc.CallOption) (*DescribePackageResponse, error)
+	// ListChannels returns the lists of packages that the replica that answers keeps. For the
+	// platform's administrator, whom the Bearer token names.
+	ListChannels(ctx context.Context, in *ListChannelsRequest, opts ...grpc.CallOption) (*ListChannelsResponse, error)
 }
 
 type condaServiceClient struct {
@@ -96,6 +100,16 @@ func (c *condaServiceClient) DescribePackage(ctx context.Context, in *DescribePa
 	return out, nil
 }
 
+func (c *condaServiceClient) ListChannels(ctx context.Context, in *ListChannelsRequest, opts ...grpc.CallOption) (*ListChannelsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListChannelsResponse)
+	err := c.cc.Invoke(ctx, CondaService_ListChannels_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // CondaServiceServer is the server API for CondaService service.
 // All implementations must embed UnimplementedCondaServiceServer
 // for forward compatibility.
@@ -115,6 +129,9 @@ type CondaServiceServer interface {
 	SearchPackages(context.Context, *SearchPackagesRequest) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(context.Context, *DescribePackageRequest) (*DescribePackageResponse, error)
+	// ListChannels returns the lists of packages that the replica that answers keeps. For the
+	// platform's administrator, whom the Bearer token names.
+	ListChannels(context.Context, *ListChannelsRequest) (*ListChannelsResponse, error)
 	mustEmbedUnimplementedCondaServiceServer()
 }
 
@@ -136,6 +153,9 @@ func (UnimplementedCondaServiceServer) SearchPackages(context.Context, *SearchPa
 }
 func (UnimplementedCondaServiceServer) DescribePackage(context.Context, *DescribePackageRequest) (*DescribePackageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DescribePackage not implemented")
+}
+func (UnimplementedCondaServiceServer) ListChannels(context.Context, *ListChannelsRequest) (*ListChannelsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListChannels not implemented")
 }
 func (UnimplementedCondaServiceServer) mustEmbedUnimplementedCondaServiceServer() {}
 func (UnimplementedCondaServiceServer) testEmbeddedByValue()                      {}
@@ -230,6 +250,24 @@ func _CondaService_DescribePackage_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CondaService_ListChannels_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListChannelsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CondaServiceServer).ListChannels(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CondaService_ListChannels_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CondaServiceServer).ListChannels(ctx, req.(*ListChannelsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // CondaService_ServiceDesc is the grpc.ServiceDesc for CondaService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -252,6 +290,10 @@ var CondaService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DescribePackage",
 			Handler:    _CondaService_DescribePackage_Handler,
+		},
+		{
+			MethodName: "ListChannels",
+			Handler:    _CondaService_ListChannels_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,51 @@
+package conda
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/rpc"
+)
+
+// ListChannels tells the administrator how old the lists are that this replica keeps. Of
+// what callers name, and of what is private, it tells no names.
+func (s *Service) ListChannels(ctx context.Context, _ *condav1.ListChannelsRequest) (*condav1.ListChannelsResponse, error) {
+	gate := caller.Gate{Platform: s.deps.Platform}
+	if err := gate.Administrator(ctx, "The channels are shown to the platform's administrator"); err != nil {
+		return nil, err
+	}
+	out := &condav1.ListChannelsResponse{}
+	var others channel.Standing
+	for _, one := range s.deps.Channels.Standings() {
+		switch {
+		case one.Channel != "":
+			out.Channels = append(out.Channels, state(one))
+		case !one.Checked.IsZero():
+			if others.Checked.IsZero() || one.Checked.Before(others.Checked) {
+				others.Checked = one.Checked
+			}
+			others.Size += one.Size
+		}
+	}
+	if !others.Checked.IsZero() {
+		out.Others = state(others)
+	}
+	return out, nil
+}
+
+func state(s channel.Standing) *condav1.ChannelState {
+	out := &condav1.ChannelState{
+		Channel: rpc.Optional(s.Channel), Subdir: rpc.Optional(s.Subdir),
+		Size: proto.Float64(float64(s.Size)), Problem: rpc.Optional(s.Failure),
+	}
+	if !s.Checked.IsZero() {
+		out.CheckedTime = timestamppb.New(s.Checked)
+	}
+	return out
+}
