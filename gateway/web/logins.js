@@ -39,14 +39,13 @@ async function add(given, space) {
     return `${at} accepts this login. It is kept, encrypted, and used when you pull or build.`;
   }
   const id = await keep(given, space);
-  if (space) return `It is kept, encrypted. The channel ${at} is asked with it when somebody of the workspace builds.`;
   try {
-    await call("GET", `v1alpha1/conda/packages?max=1&channel=${encodeURIComponent(at === given.registry ? `https://${at}` : given.registry)}`);
+    await call("GET", `v1alpha1/conda/packages?max=1&channel=${encodeURIComponent(at === given.registry ? `https://${at}` : given.registry)}${within(space, "&")}`);
   } catch (err) {
-    await call("DELETE", `api/credentials/${id}`);
+    await call("DELETE", `api/credentials/${id}${within(space)}`);
     throw new Failure(0, `The channel could not be read with this login, and nothing was kept: ${words(err)}`, undefined);
   }
-  return `The channel ${at} answers with this login. It is kept, encrypted, and used when you search and build.`;
+  return `The channel ${at} answers with this login. It is kept, encrypted, and used when ${space ? "somebody of the workspace builds" : "you search and build"}.`;
 }
 
 /** @param {{id: string, title: string, type?: string, example?: string, name: string}} props */

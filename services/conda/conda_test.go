@@ -42,16 +42,19 @@ func (p platform) Authorize(_ context.Context, in *platformv1.AuthorizeRequest, 
 	if in.GetAccessToken() != "token" {
 		return nil, fault.Denied.Newf("The access token is not valid")
 	}
-	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{Endpoint: "e", UserId: 1}}, nil
+	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{Endpoint: "e", UserId: 1, WorkspaceId: in.GetWorkspaceId()}}, nil
 }
 
 func (p platform) GetCredentials(_ context.Context, in *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
 	out := &platformv1.GetCredentialsResponse{}
-	if in.GetRegistry() == "conda/"+p.host+"/private" {
+	if in.GetRegistry() == "conda/"+p.host+"/private" && in.GetIdentity().GetWorkspaceId() != other {
 		out.Credentials = &platformv1.Credentials{Username: "bearer", Password: "s3cret"}
 	}
 	return out, nil
 }
+
+// other is a workspace that has no logins.
+const other = 8
 
 const library = `{"packages.conda":{
  "samtools-1.20-h1_0.conda":{"name":"samtools","version":"1.20","build":"h1_0","depends":["htslib >=1.20","__glibc >=2.17"],"size":10,"license":"MIT","timestamp":1700000000000,"md5":"0123456789abcdef0123456789abcdef"},
@@ -313,6 +316,20 @@ func TestChannels(t *testing.T) {
 	}
 	if others.GetSize() == 0 || others.GetCheckedTime() == nil || others.Channel != nil {
 		t.Errorf("the others stand so: %v", others)
+	}
+}
+
+// TestSearchInAWorkspace: a channel is read with the logins of the workspace that is asked
+// for.
+func TestSearchInAWorkspace(t *testing.T) {
+	t.Parallel()
+	room, at := start(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer token")
+	for workspace, want := range map[int64]error{0: nil, 7: nil, other: fault.Denied} {
+		got, err := room.SearchPackages(ctx, &condav1.SearchPackagesRequest{Channel: at + "/private", WorkspaceId: workspace})
+		if !errors.Is(err, want) || want == nil && len(got.GetPackages()) == 0 {
+			t.Errorf("in the workspace %d: %v, %v", workspace, got, err)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 		}
 		subdirs = []string{p.subdir, "noarch"}
 	}
-	who, err := s.identify(ctx, caller.Claim{})
+	who, err := s.identify(ctx, caller.Claim{WorkspaceID: req.GetWorkspaceId()})
 	if err != nil {
 		return nil, err
 	}

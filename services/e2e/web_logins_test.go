@@ -57,6 +57,23 @@ func TestWebPageOfLogins(t *testing.T) {
 	if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
 		t.Error("a password is still in the page")
 	}
+	// A workspace's own is tried as well, as one of the workspace.
+	lab := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "lab", "fullName": "lab"}}, "Authorization", "Bearer "+p.token).json(t)
+	org, _ := lab["organization"].(map[string]any)
+	p.call(http.MethodPost, fmt.Sprintf("/api/orgs/%.0f/workspaces", org["orgId"]), map[string]any{"workspace": map[string]any{"name": "rnaseq", "fullName": "rnaseq", "visibility": "PRIVATE"}}, "Authorization", "Bearer "+p.token)
+	b.eval("location.reload()")
+	b.await(`document.querySelector("#space option:last-child")?.innerText.includes("rnaseq")`)
+	b.eval(`const s = document.querySelector("#space"); s.value = s.options[s.options.length - 1].value; s.dispatchEvent(new Event("change", {bubbles: true}))`)
+	b.await(`document.querySelector(".empty")`)
+	b.eval(`document.querySelector("[value=conda]").click()`)
+	b.fill("#registry", channel.URL+"/theirs")
+	b.fill("#password", "wrong"+kb.Enter)
+	b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+	b.fill("#password", "let me in"+kb.Enter)
+	b.await(`document.querySelector(".verdict.good")?.innerText.includes("somebody of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
+	b.eval(`const t = document.querySelector("#space"); t.value = t.options[0].value; t.dispatchEvent(new Event("change", {bubbles: true}))`)
+	b.await(`document.querySelectorAll(".rows li").length === 2`)
+
 	for range 2 {
 		b.eval(`document.querySelector(".rows button").focus()`)
 		b.press(kb.Enter)
@@ -122,6 +139,9 @@ func TestWebPageOfOperators(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.body)
 	} else {
 		pull(t, text(r.json(t), "targetImage"), "amd64")
+	}
+	if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=samtools", nil); r.status != http.StatusOK {
+		t.Fatalf("%d %s", r.status, r.body)
 	}
 	b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
 	b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)

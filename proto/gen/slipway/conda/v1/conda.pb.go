@@ -1261,7 +1261,9 @@ type SearchPackagesRequest struct {
 	// A page number, from 1, in place of offset.
 	Page int32 `protobuf:"varint,6,opt,name=page,proto3" json:"page,omitempty"`
 	// The size of a page, in place of max.
-	PageSize      int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The workspace whose logins at channels are used; absent: the caller's own.
+	WorkspaceId   int64 `protobuf:"varint,8,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1341,6 +1343,13 @@ func (x *SearchPackagesRequest) GetPage() int32 {
 func (x *SearchPackagesRequest) GetPageSize() int32 {
 	if x != nil {
 		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SearchPackagesRequest) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
 	}
 	return 0
 }
@@ -1910,7 +1919,7 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x06change\x18\x01 \x01(\tH\x00R\x06change\x88\x01\x01\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannelsB\t\n" +
-	"\a_change\"\xcb\x01\n" +
+	"\a_change\"\xee\x01\n" +
 	"\x15SearchPackagesRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xff\x01R\x01q\x12\x1f\n" +
 	"\achannel\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\achannel\x12!\n" +
@@ -1918,7 +1927,8 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x03max\x18\x04 \x01(\x05R\x03max\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12\x12\n" +
 	"\x04page\x18\x06 \x01(\x05R\x04page\x12\x1b\n" +
-	"\tpage_size\x18\a \x01(\x05R\bpageSize\"y\n" +
+	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12!\n" +
+	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\"y\n" +
 	"\x16SearchPackagesResponse\x12:\n" +
 	"\bpackages\x18\x01 \x03(\v2\x1e.slipway.conda.v1.FoundPackageR\bpackages\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01B\b\n" +
