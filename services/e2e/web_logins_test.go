@@ -161,7 +161,7 @@ func TestWebPageOfOperators(t *testing.T) {
 	if err := within(time.Minute, func() error {
 		b.eval("location.reload()")
 		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button") &&
-			document.querySelector('[aria-label="Conda channels"] tbody')?.innerText.includes("bioconda")`)
+			document.querySelector('[aria-label="Conda channels"] tbody')?.innerText.includes("conda-forge")`)
 		if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
 			return fmt.Errorf("the days are %s", rows)
 		}
