@@ -21,16 +21,7 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		if needed || err != nil {
 			return &buildv1.CancelBuildResponse{}, err
 		}
-		if err := s.failAnyway(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
-			return nil, s.deps.DB.Fault("cancelling a build", err)
-		}
-		// The worker believes who knows the hash of its ticket. No worker gets one from
-		// now on, so this is the last.
-		proof, err := s.store.ticket(ctx, rec.id)
-		if err != nil {
-			return nil, s.deps.DB.Fault("reading who works on a build", err)
-		}
-		if err := s.deps.Bus.Publish(buildbus.Cancel(rec.id), []byte(proof)); err != nil {
+		if err := s.cancel(ctx, rec); err != nil {
 			return nil, err
 		}
 	}
@@ -45,6 +36,20 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		}
 	}
 	return out, nil
+}
+
+// cancel ends a build, and tells whoever works on it.
+func (s *Service) cancel(ctx context.Context, rec record) error {
+	if err := s.failAnyway(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
+		return s.deps.DB.Fault("cancelling a build", err)
+	}
+	// The worker believes who knows the hash of its ticket. No worker gets one from
+	// now on, so this is the last.
+	proof, err := s.store.ticket(ctx, rec.id)
+	if err != nil {
+		return s.deps.DB.Fault("reading who works on a build", err)
+	}
+	return s.deps.Bus.Publish(buildbus.Cancel(rec.id), []byte(proof))
 }
 
 // isNeeded says whether a build under way is made from this one.

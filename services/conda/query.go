@@ -161,32 +161,26 @@ func (s *Service) resolve(names []string) ([]channel.Channel, error) {
 	return out, nil
 }
 
-// readOptions reads what a request says beside its packages.
-func (q *query) readOptions(in *condav1.LockQuery) error {
-	q.flexible, q.virtual = in.GetFlexible(), in.GetVirtualPackages()
-	if len(q.virtual) > limits.CondaVirtual {
-		return fault.Invalid.Newf("virtualPackages may have %d members, not %d", limits.CondaVirtual, len(q.virtual))
+// checkVirtual checks what is said of the machine.
+func checkVirtual(virtual map[string]string) error {
+	if len(virtual) > limits.CondaVirtual {
+		return fault.Invalid.Newf("virtualPackages may have %d members, not %d", limits.CondaVirtual, len(virtual))
 	}
-	for _, name := range slices.Sorted(maps.Keys(q.virtual)) {
-		if q.virtual[name] == "" {
+	for _, name := range slices.Sorted(maps.Keys(virtual)) {
+		if virtual[name] == "" {
 			continue
 		}
-		if _, err := conda.ParseVirtualPackage(name, q.virtual[name]); err != nil {
+		if _, err := conda.ParseVirtualPackage(name, virtual[name]); err != nil {
 			return fault.In("virtualPackages", err)
 		}
 	}
-	var err error
-	if text := in.GetExcludeNewer(); text != "" {
-		if q.newest, err = time.Parse(time.RFC3339, text); err != nil {
-			return fault.Invalid.New("excludeNewer must be a time such as 2026-01-31T00:00:00Z", err)
-		}
-	}
-	q.format = conda.LockFormat(in.GetFormat())
-	if !slices.Contains([]conda.LockFormat{"", conda.FormatExplicit, conda.FormatCondaLock, conda.FormatPixi}, q.format) {
-		return fault.Invalid.Newf("format must be explicit, conda-lock or pixi; without one the response is JSON")
-	}
-	for i, text := range in.GetPlatforms() {
-		p, err := parsePlatform(text)
+	return nil
+}
+
+// readPlatforms reads what environments are for, by default linux/amd64.
+func (q *query) readPlatforms(names []string) error {
+	for i, name := range names {
+		p, err := parsePlatform(name)
 		if err != nil {
 			return fault.In(fmt.Sprintf("platforms[%d]", i), err)
 		}
@@ -196,6 +190,28 @@ func (q *query) readOptions(in *condav1.LockQuery) error {
 	}
 	if len(q.platforms) == 0 {
 		q.platforms = platforms()[:1]
+	}
+	return nil
+}
+
+// readOptions reads what a request says beside its packages.
+func (q *query) readOptions(in *condav1.LockQuery) error {
+	q.flexible, q.virtual = in.GetFlexible(), in.GetVirtualPackages()
+	err := checkVirtual(q.virtual)
+	if err != nil {
+		return err
+	}
+	if text := in.GetExcludeNewer(); text != "" {
+		if q.newest, err = time.Parse(time.RFC3339, text); err != nil {
+			return fault.Invalid.New("excludeNewer must be a time such as 2026-01-31T00:00:00Z", err)
+		}
+	}
+	q.format = conda.LockFormat(in.GetFormat())
+	if !slices.Contains([]conda.LockFormat{"", conda.FormatExplicit, conda.FormatCondaLock, conda.FormatPixi}, q.format) {
+		return fault.Invalid.Newf("format must be explicit, conda-lock or pixi; without one the response is JSON")
+	}
+	if err := q.readPlatforms(in.GetPlatforms()); err != nil {
+		return err
 	}
 	if q.format == conda.FormatExplicit && len(q.platforms) > 1 {
 		return fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")

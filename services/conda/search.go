@@ -95,24 +95,33 @@ func page(found []*hit, offset, most int) (*condav1.SearchPackagesResponse, erro
 	out := &condav1.SearchPackagesResponse{Total: proto.Int32(int32(len(found)))}
 	found = found[min(offset, len(found)):]
 	for _, h := range found[:min(most, len(found))] {
-		p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name)}
-		var newest conda.Version
-		for _, l := range h.lists {
-			records, err := l.Index.Records(h.name)
-			if err != nil {
-				return nil, err
-			}
-			if len(records) > 0 {
-				p.Platforms = append(p.Platforms, l.subdir)
-			}
-			for i := range records {
-				v, err := conda.ParseVersion(records[i].Version)
-				if err == nil && (p.Version == nil || v.Compare(newest) > 0) {
-					p.Version, newest = proto.String(records[i].Version), v
-				}
-			}
+		p, err := h.describe()
+		if err != nil {
+			return nil, err
 		}
 		out.Packages = append(out.Packages, p)
 	}
 	return out, nil
+}
+
+// describe reads the records of what was found: its newest version, and where it runs.
+func (h *hit) describe() (*condav1.FoundPackage, error) {
+	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name)}
+	var newest conda.Version
+	for _, l := range h.lists {
+		records, err := l.Index.Records(h.name)
+		if err != nil {
+			return nil, err
+		}
+		if len(records) > 0 {
+			p.Platforms = append(p.Platforms, l.subdir)
+		}
+		for i := range records {
+			v, err := conda.ParseVersion(records[i].Version)
+			if err == nil && (p.Version == nil || v.Compare(newest) > 0) {
+				p.Version, newest = proto.String(records[i].Version), v
+			}
+		}
+	}
+	return p, nil
 }

@@ -165,10 +165,7 @@ func (b *blobBucket) list(ctx context.Context) (all []storedBlob, sum int64, err
 		if err != nil {
 			return nil, 0, err
 		}
-		name, mark := o.Name, ""
-		if i := strings.IndexByte(name, '.'); i > 0 {
-			name, mark = name[:i], name[i:]
-		}
+		name, mark := parts(o.Name)
 		size := keptBlob.FindStringSubmatch(name)
 		switch last := len(all) - 1; {
 		case size == nil:
@@ -193,6 +190,14 @@ func (b *blobBucket) list(ctx context.Context) (all []storedBlob, sum int64, err
 		}
 	}
 	return all, sum, nil
+}
+
+// parts are the name of a blob, and what an object beside it is for, e.g. usedMark.
+func parts(object string) (name, mark string) {
+	if i := strings.IndexByte(object, '.'); i > 0 {
+		return object[:i], object[i:]
+	}
+	return object, ""
 }
 
 // thin removes an eighth of many blobs.

@@ -160,9 +160,17 @@ func (s *Store) clear(repository string, doomed []StoredImage, unnamed time.Time
 		}
 		gone = append(gone, i)
 	}
+	if err := s.sweep(l, repository, unnamed); err != nil {
+		return gone, err
+	}
+	return gone, l.dropUploads(unnamed)
+}
+
+// sweep removes the blobs of a repository that no name leads to, and that are old enough.
+func (s *Store) sweep(l layout, repository string, unnamed time.Time) error {
 	marked, listed, err := l.reached(unnamed)
 	if err != nil {
-		return gone, err
+		return err
 	}
 	var trouble error
 	err = l.blobs(func(d digest.Digest, info fs.FileInfo) {
@@ -176,13 +184,10 @@ func (s *Store) clear(repository string, doomed []StoredImage, unnamed time.Time
 		}
 		trouble = os.Remove(l.path(d))
 	})
-	if err == nil {
-		err = trouble
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.dropUploads(unnamed)
-	}
-	return gone, err
+	return trouble
 }
 
 // reached are the digests that a name leads to, or that are too young to be without

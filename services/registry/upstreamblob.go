@@ -16,12 +16,7 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	key := blobKey{src.repo, d.Digest, d.Size}
 	if r.Method == http.MethodGet {
 		if f := s.blobs.find(r.Context(), key); f != nil {
-			defer f.Close()
-			if err := s.mayRead(r, src, d); err != nil {
-				return err
-			}
-			f.serve(w, r)
-			return nil
+			return s.serveFound(w, r, src, d, f)
 		}
 	}
 	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
@@ -43,6 +38,11 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 		b.Status, b.Size, b.Body = http.StatusOK, d.Size, http.NoBody
 	}
 	defer b.Body.Close()
+	return s.passOn(w, r, key, b)
+}
+
+// passOn sends a client what the registry sends, which is kept where it is to be.
+func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blobKey, b *upstream.Blob) error {
 	h := w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	if b.ContentRange != "" {
@@ -55,13 +55,23 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	switch {
 	case r.Method == http.MethodHead:
 		return nil
-	case b.Status == http.StatusOK && b.Size == d.Size:
+	case b.Status == http.StatusOK && b.Size == key.size:
 		if fill := s.blobs.fill(key, b.Body); fill != nil {
 			defer fill.end()
 			return s.keepBlob(w, r, fill)
 		}
 	}
 	return s.streams.copy(w, b.Body, r.TLS == nil)
+}
+
+// serveFound answers from the cache, if the registry says that the login may read the blob.
+func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, f foundBlob) error {
+	defer f.Close()
+	if err := s.mayRead(r, src, d); err != nil {
+		return err
+	}
+	f.serve(w, r)
+	return nil
 }
 
 // mayRead asks the registry what it would be asked without a cache, but for the content:

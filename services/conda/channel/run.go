@@ -161,35 +161,8 @@ func (s *Store) prune() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	files, err := filepath.Glob(filepath.Join(s.dir, "*.idx"))
-	if err != nil {
-		return
-	}
-	held := map[string]*entry{}
-	for _, e := range s.entries {
-		held[e.path] = e
-	}
-	type file struct {
-		path   string
-		size   int64
-		used   time.Time
-		shared bool
-	}
-	var all []file
-	var total int64
-	for _, path := range files {
-		st, err := os.Stat(path)
-		if err != nil {
-			continue
-		}
-		f := file{path: path, size: st.Size(), used: st.ModTime()}
-		if e, ok := held[path]; ok {
-			f.used, f.shared = e.used, s.isShared(e)
-		}
-		all = append(all, f)
-		total += st.Size()
-	}
-	slices.SortFunc(all, func(a, b file) int {
+	all, total := s.indexes()
+	slices.SortFunc(all, func(a, b indexFile) int {
 		if a.shared != b.shared && a.shared {
 			return 1
 		} else if a.shared != b.shared {
@@ -201,8 +174,7 @@ func (s *Store) prune() {
 		if total <= s.size {
 			return
 		}
-		e := held[f.path]
-		if e != nil && e.fetching != nil {
+		if f.entry != nil && f.entry.fetching != nil {
 			continue
 		}
 		if err := os.Remove(f.path); err != nil {
@@ -210,8 +182,42 @@ func (s *Store) prune() {
 			continue
 		}
 		total -= f.size
-		if e != nil {
-			delete(s.entries, e.key)
+		if f.entry != nil {
+			delete(s.entries, f.entry.key)
 		}
 	}
+}
+
+// indexFile is an index on disk, with what is known of it.
+type indexFile struct {
+	path   string
+	size   int64
+	used   time.Time
+	shared bool
+	entry  *entry // nil where nobody has used it since the start
+}
+
+// indexes are all on disk, and their size; nothing where the folder cannot be read.
+func (s *Store) indexes() (all []indexFile, total int64) {
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.idx"))
+	if err != nil {
+		return nil, 0
+	}
+	held := map[string]*entry{}
+	for _, e := range s.entries {
+		held[e.path] = e
+	}
+	for _, path := range files {
+		st, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		f := indexFile{path: path, size: st.Size(), used: st.ModTime()}
+		if e, ok := held[path]; ok {
+			f.used, f.shared, f.entry = e.used, s.isShared(e), e
+		}
+		all = append(all, f)
+		total += st.Size()
+	}
+	return all, total
 }

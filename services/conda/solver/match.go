@@ -46,16 +46,25 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	return m, nil
 }
 
-// judge holds the specification against each record.
-func (m *match) judge(over func() error, p *shelf) error {
+// versions says which versions of a shelf fit the specification.
+func (m *match) versions(over func() error, p *shelf) ([]bool, error) {
 	of := make([]bool, len(p.versions))
 	for i, v := range p.versions {
 		if i%often == 0 {
 			if err := over(); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		of[i] = m.spec.Version.Match(v)
+	}
+	return of, nil
+}
+
+// judge holds the specification against each record.
+func (m *match) judge(over func() error, p *shelf) error {
+	of, err := m.versions(over, p)
+	if err != nil {
+		return err
 	}
 	more := m.spec.AsksMore()
 	for at, i := range p.order {

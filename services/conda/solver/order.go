@@ -90,15 +90,19 @@ func (s *search) breakTie(p *shelf, tied []int32) error {
 		can[i] = slices.DeleteFunc(of, func(n named) bool { _, ok := slices.BinarySearch(shared, n.name); return !ok })
 	}
 	slices.SortStableFunc(tied, func(x, y int32) int {
-		a, b := can[p.alike(x)[0]], can[p.alike(y)[0]]
-		for k := range shared {
-			if c := a[k].better(b[k].reach); c != 0 {
-				return c
-			}
-		}
-		return cmp.Compare(p.records[y].Timestamp, p.records[x].Timestamp)
+		return cmp.Or(compareReach(can[p.alike(x)[0]], can[p.alike(y)[0]]), cmp.Compare(p.records[y].Timestamp, p.records[x].Timestamp))
 	})
 	return nil
+}
+
+// compareReach orders by the first dependency that is better; both have the same names.
+func compareReach(a, b []named) int {
+	for k := range a {
+		if c := a[k].better(b[k].reach); c != 0 {
+			return c
+		}
+	}
+	return 0
 }
 
 // named is the best that a dependency of that name can have.

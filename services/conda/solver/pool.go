@@ -75,12 +75,7 @@ func (l *library) shelf(at place) (*shelf, error) {
 // load collects the records of a name from the channels that may give it.
 func (l *library) load(p *shelf, asked string) error {
 	if strings.HasPrefix(p.name, "__") {
-		for i := range l.virtual {
-			if l.virtual[i].Name == p.name {
-				p.records = append(p.records, &l.virtual[i])
-			}
-		}
-		p.channel = make([]int32, len(p.records))
+		l.loadVirtual(p)
 		return nil
 	}
 	for i := range l.problem.Channels {
@@ -92,16 +87,34 @@ func (l *library) load(p *shelf, asked string) error {
 		if err != nil {
 			return fmt.Errorf("reading the records of %s in %s: %w", p.name, c.Name, err)
 		}
-		for _, r := range all {
-			if err := l.take(sizeOf(r)); err != nil {
-				return err
-			}
-			if l.mayBe(r) {
-				p.records, p.channel = append(p.records, r), append(p.channel, int32(i))
-			}
+		if err := l.add(p, int32(i), all); err != nil {
+			return err
 		}
 		if len(all) > 0 && !l.problem.Flexible {
 			break
+		}
+	}
+	return nil
+}
+
+// loadVirtual collects what is known of the machine by that name.
+func (l *library) loadVirtual(p *shelf) {
+	for i := range l.virtual {
+		if l.virtual[i].Name == p.name {
+			p.records = append(p.records, &l.virtual[i])
+		}
+	}
+	p.channel = make([]int32, len(p.records))
+}
+
+// add puts records of a channel on a shelf.
+func (l *library) add(p *shelf, channel int32, all []*conda.Record) error {
+	for _, r := range all {
+		if err := l.take(sizeOf(r)); err != nil {
+			return err
+		}
+		if l.mayBe(r) {
+			p.records, p.channel = append(p.records, r), append(p.channel, channel)
 		}
 	}
 	return nil

@@ -51,6 +51,23 @@ func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
 	if c := s.implyFrom(v); c != nil {
 		return c
 	}
+	if c := s.unfit(p, v); c != nil {
+		return c
+	}
+	for k := 0; k < len(p.watched); k++ {
+		other := p.first + p.watched[k]
+		if other == v || s.value[other] != 0 {
+			continue
+		}
+		if c := s.lookAt(yes(other)); c != nil {
+			return c
+		}
+	}
+	return nil
+}
+
+// unfit follows from a record that is true that no want holds which it does not fit.
+func (s *search) unfit(p *pkg, v int32) (conflict []lit) {
 	because := reason{kind: byPair, other: yes(v)}
 	i := v - p.first
 	for _, w := range p.wants {
@@ -66,15 +83,6 @@ func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
 			if c := s.imply(no(w.gate), reason{kind: byWant, want: w}); c != nil {
 				return c
 			}
-		}
-	}
-	for k := 0; k < len(p.watched); k++ {
-		other := p.first + p.watched[k]
-		if other == v || s.value[other] != 0 {
-			continue
-		}
-		if c := s.lookAt(yes(other)); c != nil {
-			return c
 		}
 	}
 	return nil

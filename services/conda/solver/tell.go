@@ -3,6 +3,8 @@ package solver
 import (
 	"slices"
 	"strconv"
+
+	"slipway.dev/services/internal/conda"
 )
 
 const (
@@ -92,27 +94,9 @@ func (t *teller) grow(n *node, on []string) error {
 
 // follow adds one dependency of those that fit, a node for each text of it.
 func (t *teller) follow(n *node, e edge, on []string) error {
-	groups, texts := map[string][]int32{}, []string(nil)
-	for at, i := range n.want.matching {
-		if at%often == 0 {
-			if err := t.over(); err != nil {
-				return err
-			}
-		}
-		r := n.want.pkg.records[i]
-		list := r.Depends
-		if e.bars {
-			list = r.Constrains
-		}
-		for _, text := range list {
-			if nameOf(text) != e.to {
-				continue
-			}
-			if groups[text] == nil {
-				texts = append(texts, text)
-			}
-			groups[text] = append(groups[text], i)
-		}
+	groups, texts, err := t.wordings(n, e)
+	if err != nil {
+		return err
 	}
 	for at, text := range texts {
 		if at == maxKinds || t.nodes == maxNodes {
@@ -131,6 +115,37 @@ func (t *teller) follow(n *node, e edge, on []string) error {
 		}
 	}
 	return nil
+}
+
+// wordings are the texts of one dependency of those that fit, in the order in which they
+// are met, and by them the records that have it so.
+func (t *teller) wordings(n *node, e edge) (groups map[string][]int32, texts []string, _ error) {
+	groups = map[string][]int32{}
+	for at, i := range n.want.matching {
+		if at%often == 0 {
+			if err := t.over(); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, text := range e.listed(n.want.pkg.records[i]) {
+			if nameOf(text) != e.to {
+				continue
+			}
+			if groups[text] == nil {
+				texts = append(texts, text)
+			}
+			groups[text] = append(groups[text], i)
+		}
+	}
+	return groups, texts, nil
+}
+
+// listed are the dependencies of the edge's kind.
+func (e edge) listed(r *conda.Record) []string {
+	if e.bars {
+		return r.Constrains
+	}
+	return r.Depends
 }
 
 // step is what records of a package ask for.

@@ -22,18 +22,14 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 	}
 	rest, s := strings.TrimSpace(text[:at]), strings.TrimLeft(text[at+1:], " ")
 	for !strings.HasPrefix(s, "]") {
-		key, after, ok := strings.Cut(s, "=")
-		if !ok || len(options) == maxOptions {
+		if len(options) == maxOptions {
 			return "", nil, why("what stands in brackets must be key=value, with commas between")
 		}
-		o := option{key: strings.TrimSpace(key)}
-		if isConditional(o.key) {
-			return "", nil, conditional()
+		o, behind, err := cutOption(s)
+		if err != nil {
+			return "", nil, err
 		}
-		if o.value, s, ok = cutValue(strings.TrimLeft(after, " ")); !ok {
-			return "", nil, why("a bracket or quote is not closed")
-		}
-		options = append(options, o)
+		options, s = append(options, o), behind
 		if s = strings.TrimLeft(s, " "); strings.HasPrefix(s, ",") {
 			s = strings.TrimLeft(s[1:], " ")
 		}
@@ -43,6 +39,22 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 		return "", nil, why("nothing may stand behind the brackets")
 	}
 	return rest, options, nil
+}
+
+// cutOption takes a key and its value from the front.
+func cutOption(s string) (o option, rest string, _ *fault.Error) {
+	key, after, ok := strings.Cut(s, "=")
+	if !ok {
+		return o, "", why("what stands in brackets must be key=value, with commas between")
+	}
+	o.key = strings.TrimSpace(key)
+	if isConditional(o.key) {
+		return o, "", conditional()
+	}
+	if o.value, rest, ok = cutValue(strings.TrimLeft(after, " ")); !ok {
+		return o, "", why("a bracket or quote is not closed")
+	}
+	return o, rest, nil
 }
 
 // cutValue takes a value from the front: in quotes, or up to a comma, blank or bracket.

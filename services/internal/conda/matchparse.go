@@ -29,11 +29,8 @@ func quoted(s string) string { return `"` + clip(strings.ToValidUTF8(s, "?")) + 
 func why(text string) *fault.Error { return fault.Invalid.New(text, nil) }
 
 func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
-	if len(text) > limits.CondaSpec {
-		return MatchSpec{}, why("it is too long")
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return (r < ' ' && r != '\t') || r > '~' }) {
-		return MatchSpec{}, why("it must be one line of ASCII")
+	if err := checkLine(text); err != nil {
+		return MatchSpec{}, err
 	}
 	rest, options, err := cutOptions(text)
 	if err != nil {
@@ -64,6 +61,17 @@ func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
 		}
 	}
 	return m, nil
+}
+
+// checkLine refuses what no specification can be.
+func checkLine(text string) *fault.Error {
+	if len(text) > limits.CondaSpec {
+		return why("it is too long")
+	}
+	if strings.ContainsFunc(text, func(r rune) bool { return (r < ' ' && r != '\t') || r > '~' }) {
+		return why("it must be one line of ASCII")
+	}
+	return nil
 }
 
 func conditional() *fault.Error {

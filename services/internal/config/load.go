@@ -173,29 +173,14 @@ func (f Field) set(text string) error {
 	case *string:
 		*p = text
 	case *bool:
-		b, err := strconv.ParseBool(text)
-		if err != nil {
-			return fmt.Errorf("must be true or false, not %q", text)
-		}
-		*p = b
+		return parsed(p, text, "true or false", strconv.ParseBool, nil)
 	case *int:
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("must be a whole number, not %q", text)
-		}
-		*p = n
+		return parsed(p, text, "a whole number", strconv.Atoi, nil)
 	case *float64:
-		x, err := strconv.ParseFloat(text, 64)
-		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
-			return fmt.Errorf("must be a number such as 2 or 0.5, not %q", text)
-		}
-		*p = x
+		number := func(text string) (float64, error) { return strconv.ParseFloat(text, 64) }
+		return parsed(p, text, "a number such as 2 or 0.5", number, func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) })
 	case *time.Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil || d < 0 {
-			return fmt.Errorf("must be a duration such as 90s, 15m or 36h, not %q", text)
-		}
-		*p = d
+		return parsed(p, text, "a duration such as 90s, 15m or 36h", time.ParseDuration, func(d time.Duration) bool { return d >= 0 })
 	case *[]string:
 		*p = nil
 		for part := range strings.SplitSeq(text, ",") {
@@ -206,6 +191,17 @@ func (f Field) set(text string) error {
 	default:
 		return fmt.Errorf("settings of type %T are not supported", p)
 	}
+	return nil
+}
+
+// parsed sets a value that is written as what says, and that may be, if there is a
+// question of that.
+func parsed[T any](into *T, text, what string, parse func(string) (T, error), may func(T) bool) error {
+	v, err := parse(text)
+	if err != nil || may != nil && !may(v) {
+		return fmt.Errorf("must be %s, not %q", what, text)
+	}
+	*into = v
 	return nil
 }
 

@@ -114,11 +114,8 @@ func (f *Service) renew(ctx context.Context, g *delegatedToken) error {
 		return fmt.Errorf("writing tokens for %s: %w", g.endpoint, err)
 	}
 	for {
-		stored, err := f.store.delegatedToken(ctx, g.id)
+		stored, err := f.stored(ctx, g)
 		if err != nil {
-			return fmt.Errorf("reading tokens for %s: %w", g.endpoint, err)
-		}
-		if err := f.open(&stored); err != nil {
 			return err
 		}
 		if !stored.renewed.Equal(g.renewed) {
@@ -138,6 +135,15 @@ func (f *Service) renew(ctx context.Context, g *delegatedToken) error {
 			return fault.Timeout.New("The platform "+g.endpoint+" did not refresh the access token in time", ctx.Err())
 		}
 	}
+}
+
+// stored is a delegated token as it is stored now.
+func (f *Service) stored(ctx context.Context, g *delegatedToken) (delegatedToken, error) {
+	stored, err := f.store.delegatedToken(ctx, g.id)
+	if err != nil {
+		return stored, fmt.Errorf("reading tokens for %s: %w", g.endpoint, err)
+	}
+	return stored, f.open(&stored)
 }
 
 // trade refreshes a delegated token that is claimed. What came of it is written down though

@@ -59,14 +59,19 @@ func (s *Service) announce(ctx context.Context, p orgs.Principal, body object) (
 	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.Space.ID(), p.Space.Personal); err != nil {
 		return "", err
 	}
-	if given != "" {
-		w.id = given
-		_, isIt, err := s.insertOrFind(ctx, w)
-		if err == nil && !isIt {
-			err = fault.Conflict.Newf("The id %s belongs to another run", given)
-		}
-		return given, err
+	if given == "" {
+		return s.announceDerived(ctx, w)
 	}
+	w.id = given
+	_, isIt, err := s.insertOrFind(ctx, w)
+	if err == nil && !isIt {
+		err = fault.Conflict.Newf("The id %s belongs to another run", given)
+	}
+	return given, err
+}
+
+// announceDerived does it under the first id that is free, or this run's already.
+func (s *Service) announceDerived(ctx context.Context, w workflow) (string, error) {
 	for n := range 1000 {
 		w.id = derivedID(w, n)
 		status, isIt, err := s.insertOrFind(ctx, w)
