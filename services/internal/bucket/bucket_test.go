@@ -167,6 +167,9 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	b := open(t, s3.Address(s3.URL), file)
 	if _, err := b.Stat(t.Context(), "x"); err == nil || errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without keys it is answered %v", err)
