@@ -15,7 +15,7 @@ import (
 func (s *Service) hashTokens(ctx context.Context) {
 	for {
 		n, err := s.store.hashSome(ctx)
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
 		}
 		if err != nil || n == 0 {
