@@ -24,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 
+	"slipway.dev/services/builder/daemon"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/memory"
@@ -75,6 +76,8 @@ type App struct {
 	draining   atomic.Bool
 	onDrain    []func()
 	firstToken string
+	// trial is that of the build daemon's steps; nil where none is to run here.
+	trial *daemon.Trial
 	// canBuild says whether a builder here has a daemon, or is told of one.
 	canBuild bool
 	// problems are what the person who started it should know.
@@ -110,7 +113,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
 	}, func() float64 { return dropped(log) }))
 	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.reg)
-	steps := []func(context.Context) error{a.openTelemetry, a.openData, a.openDatastores, a.openImageStore, a.openNetwork, a.connect, a.build, a.listen}
+	steps := []func(context.Context) error{a.trySteps, a.openTelemetry, a.openData, a.openDatastores, a.openImageStore, a.openNetwork, a.connect, a.build, a.listen}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return nil, err

@@ -73,13 +73,22 @@ func (a *App) buildBuilder() error {
 	return nil
 }
 
+// trySteps looks whether a daemon could run here, while the rest is opened.
+func (a *App) trySteps(ctx context.Context) error {
+	if a.plays("builder") && len(a.cfg.BuildkitAddr) == 0 && os.Getuid() == 0 {
+		a.trial = daemon.Try(ctx, a.cfg.RuncPath)
+		a.onClose(func() error { a.trial.Close(); return nil })
+	}
+	return nil
+}
+
 // startDaemon starts buildkitd. Where that is not possible the service goes on,
 // and says why when it is asked to build.
 func (a *App) startDaemon(o *buildkit.Options) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
 		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain, Mirrors: a.net.mirrors,
 		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,
-		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Log: o.Log,
+		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Trial: a.trial, Log: o.Log,
 	})
 	a.check("builds", optional, func(context.Context) error { return err })
 	if err != nil {

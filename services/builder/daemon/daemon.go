@@ -53,7 +53,9 @@ type Options struct {
 	// Runtime is the path of the runc to use, whatever its version; "" finds one that
 	// has no known way out of a container.
 	Runtime string
-	Log     *slog.Logger
+	// Trial is one of Runtime that has begun already; nil begins it with the daemon.
+	Trial *Trial
+	Log   *slog.Logger
 }
 
 // Daemon is a BuildKit daemon that is kept running. Safe for concurrent use.
@@ -79,14 +81,16 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if os.Getuid() != 0 {
 		return nil, errors.New("only root can run the build daemon here: set buildkit_addr to one that runs elsewhere")
 	}
-	p, err := findPrograms(o.Runtime)
-	if err != nil {
+	if o.Trial == nil {
+		o.Trial = Try(ctx, o.Runtime)
+		defer o.Trial.Close()
+	}
+	if _, _, err := o.Trial.Result(); err != nil {
 		return nil, err
 	}
-	if err := p.try(ctx); err != nil {
-		return nil, err
-	}
+	p := o.Trial.programs
 	o.Log.Info("The build daemon runs steps with runc", "path", p.runtime, "version", p.version)
+	var err error
 	if o.Dir, err = filepath.Abs(o.Dir); err != nil {
 		return nil, err
 	}

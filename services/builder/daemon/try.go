@@ -17,15 +17,46 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// Look finds what steps are run with, and runs one that does nothing: the path and
-// the version of runc, and why builds would fail here, in words for an operator.
-// runtime is Options.Runtime. It must be called as root.
+// Look is a whole trial: see [Try] and [Trial.Result].
 func Look(ctx context.Context, runtime string) (path, version string, err error) {
-	p, err := findPrograms(runtime)
-	if err != nil {
-		return p.runtime, p.version, err
-	}
-	return p.runtime, p.version, p.try(ctx)
+	t := Try(ctx, runtime)
+	defer t.Close()
+	return t.Result()
+}
+
+// Trial looks for what steps are run with, and runs one that does nothing. That takes the
+// time of several processes, so it goes on beside whoever began it.
+type Trial struct {
+	cancel   context.CancelFunc
+	ended    chan struct{}
+	programs programs
+	err      error
+}
+
+// Try begins a trial. runtime is Options.Runtime. It must be called as root.
+func Try(ctx context.Context, runtime string) *Trial {
+	ctx, cancel := context.WithCancel(ctx)
+	t := &Trial{cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		defer close(t.ended)
+		if t.programs, t.err = findPrograms(runtime); t.err == nil {
+			t.err = t.programs.try(ctx)
+		}
+	}()
+	return t
+}
+
+// Result waits for its end: the path and the version of runc, and why builds would fail
+// here, in words for an operator.
+func (t *Trial) Result() (path, version string, err error) {
+	<-t.ended
+	return t.programs.runtime, t.programs.version, t.err
+}
+
+// Close cuts it off, and waits until nothing of it runs.
+func (t *Trial) Close() {
+	t.cancel()
+	<-t.ended
 }
 
 // try runs a container that does nothing, with all that a step's has: namespaces, a
