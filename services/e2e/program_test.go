@@ -308,7 +308,7 @@ func (p *program) add(name, admin string, args []string, env settings) *process 
 	p.t.Cleanup(func() {
 		proc.kill()
 		if p.t.Failed() {
-			p.t.Logf("log of %s:\n%s", name, tail(proc.log(), 6000))
+			p.t.Logf("log of %s:\n%s", name, tail(withoutSettings(proc.log()), 3000))
 		}
 		if strings.Contains(proc.log(), "DATA RACE") {
 			p.t.Errorf("%s raced:\n%s", name, proc.log())
@@ -316,6 +316,18 @@ func (p *program) add(name, admin string, args []string, env settings) *process 
 	})
 	proc.start()
 	return proc
+}
+
+// withoutSettings leaves out the line that each start writes, which is longer than what
+// most processes say in a test.
+func withoutSettings(log string) string {
+	var out strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"msg":"Settings"`) {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 func tail(s string, n int) string {
