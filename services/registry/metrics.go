@@ -20,7 +20,7 @@ type metrics struct {
 	open, waiting atomic.Int64
 }
 
-func newMetrics(reg prometheus.Registerer, r *Registry, blobs *stats.Counter) *metrics {
+func newMetrics(reg prometheus.Registerer, r *Registry) *metrics {
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slipway_registry_seconds",
@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer, r *Registry, blobs *stats.Counter) *m
 		gauge("slipway_registry_waiting_requests", "Requests that wait for a build now.", &m.waiting),
 	)
 	for cache, hits := range map[string]*stats.Counter{
-		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits, "blob": blobs, "tag": r.images.tags.hits,
+		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits, "blob": r.blobs.Hits(), "tag": r.images.tags.hits,
 	} {
 		reg.MustRegister(
 			looked(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),

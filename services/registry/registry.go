@@ -33,6 +33,7 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry/blob"
 )
 
 // Deps is what the registry works with.
@@ -86,7 +87,7 @@ type Registry struct {
 	tokens  *tokens
 	images  *images
 	layers  *layerCache
-	blobs   blobStore
+	blobs   blob.Cache
 	streams *streams
 	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
 	waiting ratelimit.AtOnce // pulls that wait for builds
@@ -101,31 +102,31 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	blobs, hits, err := newBlobStore(d)
+	blobs, err := blob.Open(blob.Config{Bucket: d.BlobBucket, Dir: d.BlobDir, Size: d.BlobCache, Metrics: d.Metrics, Log: d.Log, Now: d.Now})
 	if err != nil {
 		return nil, err
 	}
 	counter, err := newCounter(d)
 	if err != nil {
-		return nil, errors.Join(err, blobs.close())
+		return nil, errors.Join(err, blobs.Close())
 	}
 	tokens, err := newTokens(d)
 	if err != nil {
-		return nil, errors.Join(err, blobs.close(), counter.close())
+		return nil, errors.Join(err, blobs.Close(), counter.close())
 	}
 	r := &Registry{
 		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: blobs, streams: newStreams(), counter: counter,
 		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
 		tracer:  otel.Tracer("slipway.dev/registry"),
 	}
-	r.metrics = newMetrics(d.Metrics, r, hits)
+	r.metrics = newMetrics(d.Metrics, r)
 	return r, nil
 }
 
 // Run publishes what there is to count, and tidies up what is kept, until ctx ends.
 func (s *Registry) Run(ctx context.Context) error {
 	var all sync.WaitGroup
-	all.Go(func() { s.blobs.run(ctx) })
+	all.Go(func() { s.blobs.Run(ctx) })
 	if s.counter != nil {
 		s.counter.run(ctx)
 	}
@@ -136,7 +137,7 @@ func (s *Registry) Run(ctx context.Context) error {
 
 // Close stops listening. Run must have ended.
 func (s *Registry) Close() error {
-	return errors.Join(s.tokens.close(), s.blobs.close(), s.counter.close())
+	return errors.Join(s.tokens.close(), s.blobs.Close(), s.counter.close())
 }
 
 // answerTime is how long anything but a blob may take.

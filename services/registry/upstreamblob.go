@@ -8,14 +8,15 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry/blob"
 )
 
 // upstreamBlob answers a blob of a registry: from the cache, if the registry says that the
 // login may read it, and else from there.
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
-	key := blobKey{src.repo, d.Digest, d.Size}
+	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size}
 	if r.Method == http.MethodGet {
-		if f := s.blobs.find(r.Context(), key); f != nil {
+		if f, ok := s.blobs.Find(r.Context(), key); ok {
 			return s.serveFound(w, r, src, d, f)
 		}
 	}
@@ -42,7 +43,7 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 }
 
 // passOn sends a client what the registry sends, which is kept where it is to be.
-func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blobKey, b *upstream.Blob) error {
+func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blob.Key, b *upstream.Blob) error {
 	h := w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	if b.ContentRange != "" {
@@ -55,9 +56,9 @@ func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blobKey, b
 	switch {
 	case r.Method == http.MethodHead:
 		return nil
-	case b.Status == http.StatusOK && b.Size == key.size:
-		if fill := s.blobs.fill(key, b.Body); fill != nil {
-			defer fill.end()
+	case b.Status == http.StatusOK && b.Size == key.Size:
+		if fill := s.blobs.Fill(key, b.Body); fill != nil {
+			defer fill.End()
 			return s.keepBlob(w, r, fill)
 		}
 	}
@@ -65,12 +66,16 @@ func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blobKey, b
 }
 
 // serveFound answers from the cache, if the registry says that the login may read the blob.
-func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, f foundBlob) error {
+func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, f blob.Found) error {
 	defer f.Close()
 	if err := s.mayRead(r, src, d); err != nil {
 		return err
 	}
-	f.serve(w, r)
+	if f.File == nil {
+		redirect(w, f.URL)
+	} else {
+		serveFile(w, r, f.File)
+	}
 	return nil
 }
 
@@ -85,37 +90,37 @@ func (s *Registry) mayRead(r *http.Request, src reader, d ocispec.Descriptor) er
 }
 
 // elsewhere sends a client on, unless the blob is to be kept: then it is read from there.
-func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader, key blobKey, location string) error {
-	if r.Header.Get("Range") != "" || !s.blobs.wants(key.size) {
+func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader, key blob.Key, location string) error {
+	if r.Header.Get("Range") != "" || !s.blobs.Wants(key.Size) {
 		redirect(w, location)
 		return nil
 	}
-	fill := s.blobs.fill(key, nil)
+	fill := s.blobs.Fill(key, nil)
 	if fill == nil { // it is being kept
 		redirect(w, location)
 		return nil
 	}
-	defer fill.end()
-	body, err := s.deps.Upstream.ReadBlob(r.Context(), src.repo, key.digest, src.access, 0, key.size)
+	defer fill.End()
+	body, err := s.deps.Upstream.ReadBlob(r.Context(), src.repo, key.Digest, src.access, 0, key.Size)
 	if err != nil { // what this service may not reach, clients may
 		redirect(w, location)
 		return nil
 	}
 	defer body.Close()
-	fill.body = body
+	fill.Body = body
 	w.Header().Set("Accept-Ranges", "bytes")
-	w.Header().Set("Content-Length", strconv.FormatInt(key.size, 10))
+	w.Header().Set("Content-Length", strconv.FormatInt(key.Size, 10))
 	w.WriteHeader(http.StatusOK)
 	return s.keepBlob(w, r, fill)
 }
 
 // keepBlob passes a whole blob on, and keeps it. The client has all of it before a disk is
 // waited for.
-func (s *Registry) keepBlob(w http.ResponseWriter, r *http.Request, fill *filling) error {
+func (s *Registry) keepBlob(w http.ResponseWriter, r *http.Request, fill *blob.Filling) error {
 	if err := s.streams.copy(w, fill, r.TLS == nil); err != nil {
 		return err
 	}
 	_ = http.NewResponseController(w).Flush() // not every writer can
-	fill.commit()
+	fill.Commit()
 	return nil
 }

@@ -108,7 +108,9 @@ func Rules() []Rule {
 		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
 		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
-		{Package: "services/registry", May: append(plumbing(), metricsBus, "services/internal/bucket", "services/internal/spool"), Never: []string{buildkit, sql, redis}},
+		// Blobs that are kept, whoever asks for them and wherever they come from.
+		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/registry", May: append(plumbing(), metricsBus, "services/internal/bucket", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
 		// A client of the service, for its operator.

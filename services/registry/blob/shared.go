@@ -1,4 +1,4 @@
-package registry
+package blob
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"slipway.dev/services/internal/bucket"
@@ -26,15 +25,15 @@ const (
 // bucketAnswer is how long a pull waits to hear whether a blob is in the bucket.
 const bucketAnswer = time.Second
 
-// blobBucket is a blobStore in a bucket that replicas share. Clients are sent there with a
+// shared is a Cache in a bucket that replicas share. Clients are sent there with a
 // URL that is signed for a while. Those blobs go first that were used longest ago. A bucket
 // that fails is left alone for a while. Safe for concurrent use.
-type blobBucket struct {
+type shared struct {
 	bucket *bucket.Bucket
 	limit  int64
 	log    *slog.Logger
 	now    func() time.Time
-	blobCounts
+	counts
 	reading, writing, tidying rest
 	work                      sync.WaitGroup // what outlives a request
 	nudge                     chan struct{}  // the bucket may have to be looked through
@@ -50,51 +49,51 @@ type blobBucket struct {
 	closed  bool
 }
 
-func newBlobBucket(d Deps) *blobBucket {
-	b := &blobBucket{
-		bucket: d.BlobBucket, limit: d.BlobCache, log: d.Log, now: d.Now, nudge: make(chan struct{}, 1),
+func newShared(c Config) *shared {
+	b := &shared{
+		bucket: c.Bucket, limit: c.Size, log: c.Log, now: c.Now, nudge: make(chan struct{}, 1),
 		uploads: map[string]*upload{}, marks: map[string]time.Time{},
 	}
-	b.blobCounts = newBlobCounts(d.Metrics, b.used)
+	b.counts = newCounts(c.Metrics, b.used)
 	return b
 }
 
-func (b *blobBucket) used() int64 {
+func (b *shared) used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total + b.own
 }
 
-// wants implements blobStore. Small blobs are sooner passed on than looked for elsewhere,
+// Wants implements Cache. Small blobs are sooner passed on than looked for elsewhere,
 // and one upload takes no more than S3 does at once.
-func (b *blobBucket) wants(size int64) bool {
+func (b *shared) Wants(size int64) bool {
 	return size >= limits.BucketBlobLeast && size <= min(b.limit/limits.BlobCacheShare, limits.BucketBlobMost)
 }
 
-// find implements blobStore.
-func (b *blobBucket) find(ctx context.Context, k blobKey) foundBlob {
-	if !b.wants(k.size) {
-		return nil
+// Find implements Cache.
+func (b *shared) Find(ctx context.Context, k Key) (Found, bool) {
+	if !b.Wants(k.Size) {
+		return Found{}, false
 	}
 	location, err := b.locate(ctx, k)
 	if err != nil || location == "" {
 		b.hits.RecordMisses(1)
-		return nil
+		return Found{}, false
 	}
 	b.hits.RecordHits(1)
-	return keptElsewhere(location)
+	return Found{URL: location}, true
 }
 
 // locate is where a blob can be read; "" where it is not in the bucket.
-func (b *blobBucket) locate(ctx context.Context, k blobKey) (location string, err error) {
+func (b *shared) locate(ctx context.Context, k Key) (location string, err error) {
 	if !b.reading.may(b.now()) {
 		return "", nil
 	}
 	asking, cancel := context.WithTimeout(ctx, bucketAnswer)
 	defer cancel()
-	o, err := b.bucket.Stat(asking, k.file())
-	if err == nil && o.Size == k.size {
-		location, err = b.bucket.Presign(asking, k.file(), limits.BucketURL)
+	o, err := b.bucket.Stat(asking, k.name())
+	if err == nil && o.Size == k.Size {
+		location, err = b.bucket.Presign(asking, k.name(), limits.BucketURL)
 	}
 	switch {
 	case ctx.Err() != nil: // the client is gone: nothing was learnt
@@ -103,26 +102,18 @@ func (b *blobBucket) locate(ctx context.Context, k blobKey) (location string, er
 		b.works(&b.reading)
 	case err != nil:
 		b.fails(&b.reading, "reading", err)
-	case o.Size != k.size: // it is not the blob: it is put there anew
+	case o.Size != k.Size: // it is not the blob: it is put there anew
 		b.works(&b.reading)
 		b.failed.Inc()
 	default:
 		b.works(&b.reading)
-		b.mark(k.file(), o.Modified)
+		b.mark(k.name(), o.Modified)
 	}
 	return location, err
 }
 
-// keptElsewhere is the URL of a blob.
-type keptElsewhere string
-
-func (u keptElsewhere) serve(w http.ResponseWriter, _ *http.Request) { redirect(w, string(u)) }
-
-// Close implements io.Closer.
-func (keptElsewhere) Close() error { return nil }
-
 // mark notes that a blob is used, now and then: what is not, goes.
-func (b *blobBucket) mark(name string, modified time.Time) {
+func (b *shared) mark(name string, modified time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -142,9 +133,9 @@ func (b *blobBucket) mark(name string, modified time.Time) {
 	})
 }
 
-// fill implements blobStore.
-func (b *blobBucket) fill(k blobKey, body io.Reader) *filling {
-	if !b.wants(k.size) || !b.writing.may(b.now()) {
+// Fill implements Cache.
+func (b *shared) Fill(k Key, body io.Reader) *Filling {
+	if !b.Wants(k.Size) || !b.writing.may(b.now()) {
 		return nil
 	}
 	u, ok := b.begin(k)
@@ -157,25 +148,25 @@ func (b *blobBucket) fill(k blobKey, body io.Reader) *filling {
 
 // begin says whether there is room for a blob, and nobody else in this process is putting
 // it there.
-func (b *blobBucket) begin(k blobKey) (*upload, bool) {
+func (b *shared) begin(k Key) (*upload, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !b.known || b.uploads[k.file()] != nil || len(b.uploads) >= limits.BucketUploads {
+	if b.closed || !b.known || b.uploads[k.name()] != nil || len(b.uploads) >= limits.BucketUploads {
 		return nil, false
 	}
-	if b.total+b.own+k.size > b.limit || b.own >= b.limit/limits.BucketUnseen {
+	if b.total+b.own+k.Size > b.limit || b.own >= b.limit/limits.BucketUnseen {
 		b.wake()
 		return nil, false
 	}
-	b.own += k.size
+	b.own += k.Size
 	u := newUpload(b, k)
-	b.uploads[k.file()] = u
+	b.uploads[k.name()] = u
 	return u, true
 }
 
 // wake has the bucket looked through, if that was not asked for just now. It is called with
 // mu held.
-func (b *blobBucket) wake() {
+func (b *shared) wake() {
 	now := b.now()
 	if now.Sub(b.woken) < bucketTidy {
 		return
@@ -188,17 +179,17 @@ func (b *blobBucket) wake() {
 }
 
 // forget ends an upload, of which nothing is there unless it was put.
-func (b *blobBucket) forget(u *upload, put bool) {
+func (b *shared) forget(u *upload, put bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.uploads, u.key.file())
+	delete(b.uploads, u.key.name())
 	if !put {
-		b.own = max(0, b.own-u.key.size) // what was looked through meanwhile may have counted it
+		b.own = max(0, b.own-u.key.Size) // what was looked through meanwhile may have counted it
 	}
 }
 
 // outlive runs what may go on after its request, until the store is closed.
-func (b *blobBucket) outlive(f func()) {
+func (b *shared) outlive(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -206,8 +197,8 @@ func (b *blobBucket) outlive(f func()) {
 	}
 }
 
-// close implements blobStore: what a client has in full is put to its end.
-func (b *blobBucket) close() error {
+// Close implements Cache: what a client has in full is put to its end.
+func (b *shared) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	for _, u := range b.uploads {
@@ -222,48 +213,23 @@ func (b *blobBucket) close() error {
 }
 
 // fails notes an error of the bucket, and says so the first time.
-func (b *blobBucket) fails(r *rest, doing string, err error) {
+func (b *shared) fails(r *rest, doing string, err error) {
 	b.failed.Inc()
 	if r.failed(b.now()) {
 		b.log.Warn("The bucket of blob_cache fails; registries serve their blobs meanwhile", "doing", doing, "err", err)
 	}
 }
 
-func (b *blobBucket) works(r *rest) {
+func (b *shared) works(r *rest) {
 	if r.worked() {
 		b.log.Info("The bucket of blob_cache works again")
-	}
-}
-
-// rest is a time in which something that failed is left alone; after it one at a time
-// tries. Safe for concurrent use.
-type rest struct{ until atomic.Int64 } // Unix nanoseconds; 0 while all is well
-
-// may says whether to try.
-func (r *rest) may(now time.Time) bool {
-	until := r.until.Load()
-	return until == 0 || now.UnixNano() >= until && r.until.CompareAndSwap(until, now.Add(limits.BucketAway).UnixNano())
-}
-
-// failed begins a time of rest, and says whether it is the first.
-func (r *rest) failed(now time.Time) bool {
-	return r.until.Swap(now.Add(limits.BucketAway).UnixNano()) == 0
-}
-
-// worked ends it, and says whether there was one.
-func (r *rest) worked() bool { return r.until.Load() != 0 && r.until.Swap(0) != 0 }
-
-// unknown has another try, if there was one that told nothing.
-func (r *rest) unknown() {
-	if until := r.until.Load(); until != 0 {
-		r.until.CompareAndSwap(until, 1)
 	}
 }
 
 // claim says whether nobody else is at something, with what ends that. Where nobody can
 // say, nobody is: what two do at the same time is harmless. It is heard to its end, for what
 // is claimed is not free again for hours.
-func (b *blobBucket) claim(ctx context.Context, name string) (release func(), err error) {
+func (b *shared) claim(ctx context.Context, name string) (release func(), err error) {
 	name += claimMark
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bucketTidy)
 	defer cancel()

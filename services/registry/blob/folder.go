@@ -1,15 +1,12 @@
-package registry
+package blob
 
 import (
 	"container/list"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,36 +14,16 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/upstream"
 )
 
-// blobKey is a blob of one repository. The same digest elsewhere is another blob: who
-// names it in a repository of their own, or runs a registry that claims to have it, has
-// not shown that they may read it.
-type blobKey struct {
-	repo   upstream.Repository
-	digest digest.Digest
-	size   int64 // in bytes, as the manifest states it
-}
-
-// keptBlob is a file's name: a hash of the rest, and the size that it has in full.
-var keptBlob = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18})$`)
-
-func (k blobKey) file() string {
-	sum := sha256.Sum256([]byte(k.repo.Host + "\n" + k.repo.Name + "\n" + k.digest.String()))
-	return hex.EncodeToString(sum[:]) + "-" + strconv.FormatInt(k.size, 10)
-}
-
-// blobCache is a blobStore in a folder of this process alone: those blobs go first that were
+// folder is a Cache in a folder of this process alone: those blobs go first that were
 // used longest ago. Safe for concurrent use.
-type blobCache struct {
+type folder struct {
 	dir   string // "" keeps nothing
 	limit int64
 	lock  *os.File
-	blobCounts
+	counts
 
 	mu      sync.Mutex
 	entries map[string]*list.Element // of keptFile, by name
@@ -61,24 +38,24 @@ type keptFile struct {
 	used time.Time
 }
 
-// newBlobCache opens the folder, with what an earlier process left there.
-func newBlobCache(d Deps) (*blobCache, error) {
-	c := &blobCache{
-		dir: d.BlobDir, limit: d.BlobCache,
+// newFolder opens the folder, with what an earlier process left there.
+func newFolder(from Config) (*folder, error) {
+	c := &folder{
+		dir: from.Dir, limit: from.Size,
 		entries: map[string]*list.Element{}, order: list.New(), filling: map[string]bool{},
 	}
-	c.blobCounts = newBlobCounts(d.Metrics, c.used)
+	c.counts = newCounts(from.Metrics, c.used)
 	if c.dir == "" {
 		return c, nil
 	}
 	if err := c.claim(); err != nil {
-		return nil, errors.Join(fmt.Errorf("opening the blob cache %s: %w", c.dir, err), c.close())
+		return nil, errors.Join(fmt.Errorf("opening the blob cache %s: %w", c.dir, err), c.Close())
 	}
 	return c, nil
 }
 
 // claim makes the folder this process's own, and learns what is in it.
-func (c *blobCache) claim() (err error) {
+func (c *folder) claim() (err error) {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
 	}
@@ -107,8 +84,8 @@ func (c *blobCache) claim() (err error) {
 }
 
 // examine removes what a killed process left half done, and touches nothing of others.
-func (c *blobCache) examine(e fs.DirEntry) (keptFile, bool) {
-	size := keptBlob.FindStringSubmatch(e.Name())
+func (c *folder) examine(e fs.DirEntry) (keptFile, bool) {
+	size := keptName.FindStringSubmatch(e.Name())
 	if size == nil && !strings.HasPrefix(e.Name(), incoming) || !e.Type().IsRegular() {
 		return keptFile{}, false
 	}
@@ -120,17 +97,17 @@ func (c *blobCache) examine(e fs.DirEntry) (keptFile, bool) {
 	return keptFile{}, false
 }
 
-func (c *blobCache) path(name string) string { return filepath.Join(c.dir, name) }
+func (c *folder) path(name string) string { return filepath.Join(c.dir, name) }
 
-func (c *blobCache) used() int64 {
+func (c *folder) used() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.bytes
 }
 
-// close gives the folder up. It is unlocked first: a child that is being started has the
+// Close implements Cache. The folder is unlocked first: a child that is being started has the
 // file, too, until it runs its program.
-func (c *blobCache) close() error {
+func (c *folder) Close() error {
 	if c.lock == nil {
 		return nil
 	}
@@ -139,11 +116,11 @@ func (c *blobCache) close() error {
 
 // open returns a blob that is kept, which the caller closes; nil where it is not. It can
 // be read to its end whatever leaves the cache meanwhile.
-func (c *blobCache) open(k blobKey) *os.File {
+func (c *folder) open(k Key) *os.File {
 	if c.dir == "" {
 		return nil
 	}
-	name := k.file()
+	name := k.name()
 	if !c.use(name) {
 		c.hits.RecordMisses(1)
 		return nil
@@ -151,7 +128,7 @@ func (c *blobCache) open(k blobKey) *os.File {
 	f, err := os.Open(c.path(name))
 	if err == nil {
 		var info fs.FileInfo
-		if info, err = f.Stat(); err == nil && info.Size() == k.size {
+		if info, err = f.Stat(); err == nil && info.Size() == k.Size {
 			now := time.Now()
 			_ = os.Chtimes(c.path(name), now, now) // only the order of removal hangs on it
 			c.hits.RecordHits(1)
@@ -166,7 +143,7 @@ func (c *blobCache) open(k blobKey) *os.File {
 }
 
 // use says whether a file is kept, and that it is used now.
-func (c *blobCache) use(name string) bool {
+func (c *folder) use(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[name]
@@ -176,7 +153,7 @@ func (c *blobCache) use(name string) bool {
 	return ok
 }
 
-func (c *blobCache) add(f keptFile) {
+func (c *folder) add(f keptFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries[f.name] = c.order.PushFront(f)
@@ -184,7 +161,7 @@ func (c *blobCache) add(f keptFile) {
 }
 
 // drop removes a file that is not what it was.
-func (c *blobCache) drop(name string) {
+func (c *folder) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.entries[name]; ok {
@@ -193,7 +170,7 @@ func (c *blobCache) drop(name string) {
 }
 
 // remove is called with mu held; a file that cannot be removed still counts.
-func (c *blobCache) remove(e *list.Element) bool {
+func (c *folder) remove(e *list.Element) bool {
 	f := e.Value.(keptFile) //nolint:forcetypeassert // the list holds nothing else
 	if err := os.Remove(c.path(f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false
@@ -205,7 +182,7 @@ func (c *blobCache) remove(e *list.Element) bool {
 }
 
 // grow makes room for n more bytes, and says whether there is.
-func (c *blobCache) grow(n int64) bool {
+func (c *folder) grow(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.bytes+n > c.limit {
@@ -219,7 +196,7 @@ func (c *blobCache) grow(n int64) bool {
 	return true
 }
 
-// wants says whether a blob of this size is kept.
-func (c *blobCache) wants(size int64) bool {
+// Wants implements Cache.
+func (c *folder) Wants(size int64) bool {
 	return c.dir != "" && size > 0 && size <= c.limit/limits.BlobCacheShare
 }

@@ -1,4 +1,4 @@
-package registry
+package blob
 
 import (
 	"cmp"
@@ -36,9 +36,9 @@ const (
 	bucketSweep = 15 * time.Minute
 )
 
-// run implements blobStore: it learns how much is in the bucket, and one replica at a time
+// Run implements Cache: it learns how much is in the bucket, and one replica at a time
 // removes what is too much.
-func (b *blobBucket) run(ctx context.Context) {
+func (b *shared) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.look(ctx); err == nil {
 			b.works(&b.tidying)
@@ -56,7 +56,7 @@ func (b *blobBucket) run(ctx context.Context) {
 }
 
 // look reads the record, or makes it anew.
-func (b *blobBucket) look(ctx context.Context) error {
+func (b *shared) look(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, bucketTidy)
 	defer cancel()
 	content, o, err := b.bucket.Get(asking, sweptRecord, 1<<10)
@@ -82,7 +82,7 @@ func (b *blobBucket) look(ctx context.Context) error {
 
 // adopt takes what the record says for what there is, and says whether that is enough: it
 // is not where much was put since by this process alone.
-func (b *blobBucket) adopt(said swept, at time.Time) bool {
+func (b *shared) adopt(said swept, at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.known && at.Equal(b.seen) && said.Bytes == b.total { // times are in seconds
@@ -94,9 +94,9 @@ func (b *blobBucket) adopt(said swept, at time.Time) bool {
 }
 
 // underWay is what is being put now. It is called with mu held.
-func (b *blobBucket) underWay() (sum int64) {
+func (b *shared) underWay() (sum int64) {
 	for _, u := range b.uploads {
-		sum += u.key.size
+		sum += u.key.Size
 	}
 	return sum
 }
@@ -106,8 +106,8 @@ func parseSwept(content []byte) (said swept, ok bool) {
 	return said, err == nil && said.Bytes >= 0
 }
 
-// storedBlob is a blob in the bucket.
-type storedBlob struct {
+// stored is a blob in the bucket.
+type stored struct {
 	name string
 	size int64
 	used time.Time
@@ -116,14 +116,14 @@ type storedBlob struct {
 // sweep removes what was used longest ago, as far as it is more than the size less a
 // quarter: so there is room for the largest blob. What was used lately stays, for clients
 // may be on their way to it; while that is too much nothing new is kept.
-func (b *blobBucket) sweep(ctx context.Context) error {
+func (b *shared) sweep(ctx context.Context) error {
 	all, sum, err := b.list(ctx)
 	if err != nil {
 		return err
 	}
 	least := b.limit - b.limit/limits.BlobCacheShare
 	if sum > least {
-		slices.SortFunc(all, func(x, y storedBlob) int { return cmp.Compare(x.used.UnixNano(), y.used.UnixNano()) })
+		slices.SortFunc(all, func(x, y stored) int { return cmp.Compare(x.used.UnixNano(), y.used.UnixNano()) })
 		for _, s := range all {
 			if sum <= least || b.now().Sub(s.used) < limits.BucketUse+limits.BucketURL {
 				break
@@ -149,7 +149,7 @@ func (b *blobBucket) sweep(ctx context.Context) error {
 	return err
 }
 
-func (b *blobBucket) remove(ctx context.Context, name string) error {
+func (b *shared) remove(ctx context.Context, name string) error {
 	if err := b.bucket.Delete(ctx, name); err != nil {
 		return err
 	}
@@ -160,13 +160,13 @@ func (b *blobBucket) remove(ctx context.Context, name string) error {
 // list is what blobs there are, and their sizes' sum. It removes what belongs to none, and
 // touches nothing of others. Of more blobs than it can remember, it removes some that were
 // used longest ago.
-func (b *blobBucket) list(ctx context.Context) (all []storedBlob, sum int64, err error) {
+func (b *shared) list(ctx context.Context) (all []stored, sum int64, err error) {
 	for o, err := range b.bucket.List(ctx) {
 		if err != nil {
 			return nil, 0, err
 		}
 		name, mark := parts(o.Name)
-		size := keptBlob.FindStringSubmatch(name)
+		size := keptName.FindStringSubmatch(name)
 		switch last := len(all) - 1; {
 		case size == nil:
 		case mark == "":
@@ -174,7 +174,7 @@ func (b *blobBucket) list(ctx context.Context) (all []storedBlob, sum int64, err
 				err = b.bucket.Delete(ctx, o.Name)
 				break
 			}
-			all, sum = append(all, storedBlob{o.Name, o.Size, o.Modified}), sum+o.Size
+			all, sum = append(all, stored{o.Name, o.Size, o.Modified}), sum+o.Size
 		case mark == claimMark:
 			err = b.dropIfOld(ctx, o)
 		case mark == usedMark && last >= 0 && all[last].name == name: // names are in order
@@ -201,8 +201,8 @@ func parts(object string) (name, mark string) {
 }
 
 // thin removes an eighth of many blobs.
-func (b *blobBucket) thin(ctx context.Context, all []storedBlob, sum int64) ([]storedBlob, int64, error) {
-	byUse := slices.SortedFunc(slices.Values(all), func(x, y storedBlob) int { return cmp.Compare(x.used.UnixNano(), y.used.UnixNano()) })
+func (b *shared) thin(ctx context.Context, all []stored, sum int64) ([]stored, int64, error) {
+	byUse := slices.SortedFunc(slices.Values(all), func(x, y stored) int { return cmp.Compare(x.used.UnixNano(), y.used.UnixNano()) })
 	last := byUse[len(byUse)/8].used
 	kept := all[:0]
 	for _, s := range all {
@@ -226,7 +226,7 @@ func later(x, y time.Time) time.Time {
 }
 
 // dropOldClaim removes a claim that nobody has any more.
-func (b *blobBucket) dropOldClaim(ctx context.Context, name string) error {
+func (b *shared) dropOldClaim(ctx context.Context, name string) error {
 	o, err := b.bucket.Stat(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -237,7 +237,7 @@ func (b *blobBucket) dropOldClaim(ctx context.Context, name string) error {
 	return b.dropIfOld(ctx, o)
 }
 
-func (b *blobBucket) dropIfOld(ctx context.Context, o bucket.Object) error {
+func (b *shared) dropIfOld(ctx context.Context, o bucket.Object) error {
 	if b.now().Sub(o.Modified) < 2*limits.BucketUpload {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package registry
+package blob
 
 import (
 	"io"
@@ -68,7 +68,7 @@ func (s *troubled) in(trouble func(w http.ResponseWriter, r *http.Request) bool)
 func (s *troubled) blobs(t *testing.T) (out []string) {
 	t.Helper()
 	for name, size := range s.Objects(t) {
-		if keptBlob.MatchString(name) && size > 0 {
+		if keptName.MatchString(name) && size > 0 {
 			out = append(out, name)
 		}
 	}
@@ -78,7 +78,7 @@ func (s *troubled) blobs(t *testing.T) (out []string) {
 
 // openBucket is a replica with a bucket, that knows what is there; its clock is ahead by
 // what is answered.
-func openBucket(t *testing.T, s *troubled, limit int64) (b *blobBucket, ahead *atomic.Int64) {
+func openBucket(t *testing.T, s *troubled, limit int64) (b *shared, ahead *atomic.Int64) {
 	t.Helper()
 	at, err := bucket.Parse(s.Address(s.url))
 	if err != nil {
@@ -89,11 +89,11 @@ func openBucket(t *testing.T, s *troubled, limit int64) (b *blobBucket, ahead *a
 		t.Fatal(err)
 	}
 	ahead = new(atomic.Int64)
-	b = newBlobBucket(Deps{
-		Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Settings: Settings{BlobBucket: opened, BlobCache: limit},
+	b = newShared(Config{
+		Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Bucket: opened, Size: limit,
 		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 	})
-	t.Cleanup(func() { _ = b.close() })
+	t.Cleanup(func() { _ = b.Close() })
 	if err := b.look(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,35 +105,35 @@ func block(s string) string { return strings.Repeat(s, limits.BucketBlobLeast) }
 
 // pass has a client read a blob through the bucket, as if it were what key says, and waits
 // for what becomes of it.
-func pass(t *testing.T, b *blobBucket, key blobKey, content string) {
+func pass(t *testing.T, b *shared, key Key, content string) {
 	t.Helper()
-	f := b.fill(key, strings.NewReader(content))
+	f := b.Fill(key, strings.NewReader(content))
 	if f == nil {
 		t.Fatal("it is not kept")
 	}
 	if got, err := io.ReadAll(f); err != nil || string(got) != content {
 		t.Fatalf("the client has %d bytes, %v", len(got), err)
 	}
-	f.commit()
-	f.end()
+	f.Commit()
+	f.End()
 	if u := f.to.(*upload); u.begun {
 		<-u.done
 	}
 }
 
-func inBucket(t *testing.T, b *blobBucket, key blobKey) bool {
+func inBucket(t *testing.T, b *shared, key Key) bool {
 	t.Helper()
-	f := b.find(t.Context(), key)
-	if f == nil {
+	f, ok := b.Find(t.Context(), key)
+	if !ok {
 		return false
 	}
-	resp, err := http.Get(string(f.(keptElsewhere)))
+	resp, err := http.Get(f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	content, err := io.ReadAll(resp.Body)
-	return err == nil && resp.StatusCode == http.StatusOK && int64(len(content)) == key.size
+	return err == nil && resp.StatusCode == http.StatusOK && int64(len(content)) == key.Size
 }
 
 // TestWhatIsNotTheBlobIsNotPut, nor what a client did not read to its end.
@@ -141,33 +141,33 @@ func TestWhatIsNotTheBlobIsNotPut(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
 	b, _ := openBucket(t, s, 1<<30)
-	key, content := keyOfBlob(block("a")), block("a")
+	key, content := keyOf(block("a")), block("a")
 	for name, is := range map[string]string{"poisoned": content[1:] + "b", "short": content[1:], "long": content + "a", "empty": ""} {
 		pass(t, b, key, is)
 		if left := s.blobs(t); len(left) != 0 || inBucket(t, b, key) || b.used() != 0 {
 			t.Errorf("%s, there are %q, %d bytes", name, left, b.used())
 		}
 	}
-	f := b.fill(key, strings.NewReader(content))
+	f := b.Fill(key, strings.NewReader(content))
 	if _, err := io.ReadFull(f, make([]byte, 1000)); err != nil {
 		t.Fatal(err)
 	}
-	if b.fill(key, nil) != nil {
+	if b.Fill(key, nil) != nil {
 		t.Error("it is put twice at a time")
 	}
-	f.end()
+	f.End()
 	<-f.to.(*upload).done
 	if left := s.blobs(t); len(left) != 0 || b.used() != 0 || testutil.ToFloat64(b.failed) != 0 {
 		t.Errorf("half of it, there are %q, %d bytes", left, b.used())
 	}
 	pass(t, b, key, content)
-	if !inBucket(t, b, key) || len(s.blobs(t)) != 1 || b.used() != key.size {
+	if !inBucket(t, b, key) || len(s.blobs(t)) != 1 || b.used() != key.Size {
 		t.Errorf("it is not there: %q, %d bytes", s.blobs(t), b.used())
 	}
 	if left := maps.Clone(s.Objects(t)); len(left) != 2 { // the blob, and the record
 		t.Errorf("there are %v", left)
 	}
-	if b.fill(keyOfBlob("small"), nil) != nil || b.fill(blobKey{size: 1 << 60}, nil) != nil || b.fill(blobKey{size: 1<<28 + 1}, nil) != nil {
+	if b.Fill(keyOf("small"), nil) != nil || b.Fill(Key{Size: 1 << 60}, nil) != nil || b.Fill(Key{Size: 1<<28 + 1}, nil) != nil {
 		t.Error("blobs of any size are kept")
 	}
 }
@@ -204,7 +204,7 @@ func TestBucketInTrouble(t *testing.T) {
 			t.Parallel()
 			s := newTroubled(t)
 			b, ahead := openBucket(t, s, 1<<30)
-			key, content := keyOfBlob(block("a")), block("a")
+			key, content := keyOf(block("a")), block("a")
 			pass(t, b, key, content)
 			if !inBucket(t, b, key) {
 				t.Fatal("it is not there")
@@ -212,7 +212,7 @@ func TestBucketInTrouble(t *testing.T) {
 			s.in(trouble)
 			before := s.asked.Load()
 			for range 20 {
-				if f := b.find(t.Context(), key); f != nil {
+				if _, ok := b.Find(t.Context(), key); ok {
 					t.Fatal("it is found")
 				}
 			}
@@ -224,9 +224,9 @@ func TestBucketInTrouble(t *testing.T) {
 				t.Errorf("it is asked %d times, and %v failed", asked, testutil.ToFloat64(b.failed))
 			}
 			if name != "hanging" { // an upload waits for the answer, and no client for it
-				other := keyOfBlob(block("b"))
+				other := keyOf(block("b"))
 				pass(t, b, other, block("b"))
-				if b.fill(other, nil) != nil || testutil.ToFloat64(b.failed) != 2 || b.used() != key.size {
+				if b.Fill(other, nil) != nil || testutil.ToFloat64(b.failed) != 2 || b.used() != key.Size {
 					t.Errorf("it is put again; %v failed, %d bytes", testutil.ToFloat64(b.failed), b.used())
 				}
 			}
@@ -241,7 +241,7 @@ func TestBucketInTrouble(t *testing.T) {
 				}
 			}
 			if name != "hanging" {
-				pass(t, b, keyOfBlob(block("c")), block("c"))
+				pass(t, b, keyOf(block("c")), block("c"))
 			}
 		})
 	}
@@ -252,12 +252,12 @@ func TestLyingBucket(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
 	b, _ := openBucket(t, s, 1<<30)
-	key, content := keyOfBlob(block("a")), block("a")
+	key, content := keyOf(block("a")), block("a")
 	pass(t, b, key, content)
-	if err := os.Truncate(filepath.Join(s.Dir, "kept", key.file()), 7); err != nil {
+	if err := os.Truncate(filepath.Join(s.Dir, "kept", key.name()), 7); err != nil {
 		t.Fatal(err)
 	}
-	if b.find(t.Context(), key) != nil || testutil.ToFloat64(b.failed) != 1 {
+	if _, ok := b.Find(t.Context(), key); ok || testutil.ToFloat64(b.failed) != 1 {
 		t.Error("it is found")
 	}
 	pass(t, b, key, content)
@@ -282,7 +282,7 @@ func TestSlowBucket(t *testing.T) {
 	})
 	content := strings.Repeat("slow", 12<<20) // more than there is between them
 	began := time.Now()
-	pass(t, b, keyOfBlob(content), content)
+	pass(t, b, keyOf(content), content)
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("the client waits for %s", took)
 	}
@@ -310,19 +310,19 @@ func TestBucketIsBounded(t *testing.T) {
 	names := map[string]string{}
 	letters := strings.Split("abcdefghijklmnop", "")
 	for i, letter := range letters {
-		key := keyOfBlob(block(letter))
-		names[key.file()] = letter
+		key := keyOf(block(letter))
+		names[key.name()] = letter
 		if i > 0 { // what this process put there is to be seen, before it puts more
 			b.own = 0
 			b.total = int64(i) * blob
 		}
 		pass(t, b, key, block(letter))
-		s.age(t, key.file(), time.Duration(50-i)*time.Hour)
+		s.age(t, key.name(), time.Duration(50-i)*time.Hour)
 	}
-	if b.fill(keyOfBlob(block("x")), nil) != nil {
+	if b.Fill(keyOf(block("x")), nil) != nil {
 		t.Error("there is room for one more")
 	}
-	if !inBucket(t, b, keyOfBlob(block("a"))) { // which marks it
+	if !inBucket(t, b, keyOf(block("a"))) { // which marks it
 		t.Error("a is not there")
 	}
 	b.work.Wait()
@@ -335,7 +335,7 @@ func TestBucketIsBounded(t *testing.T) {
 	}
 	write("notes.txt", 99*time.Hour)
 	write("orphan"+usedMark, 99*time.Hour) // nothing of ours
-	old, young := keyOfBlob(block("y")).file(), keyOfBlob(block("z")).file()
+	old, young := keyOf(block("y")).name(), keyOf(block("z")).name()
 	write(old+usedMark, 99*time.Hour)
 	write(old+claimMark, 99*time.Hour)
 	write(young+claimMark, 0)
@@ -360,10 +360,10 @@ func TestBucketIsBounded(t *testing.T) {
 			t.Errorf("%s is there: %v", name, is)
 		}
 	}
-	pass(t, b, keyOfBlob(block("x")), block("x"))
+	pass(t, b, keyOf(block("x")), block("x"))
 
 	other, _ := openBucket(t, s, 16*blob) // a replica that starts
-	if other.used() != 12*blob || !inBucket(t, other, keyOfBlob(block("x"))) {
+	if other.used() != 12*blob || !inBucket(t, other, keyOf(block("x"))) {
 		t.Errorf("another knows of %d bytes", other.used())
 	}
 	tight, ahead := openBucket(t, s, 4*blob) // and one with less
@@ -371,7 +371,7 @@ func TestBucketIsBounded(t *testing.T) {
 	if err := tight.look(t.Context()); err != nil || tight.used() != 3*blob {
 		t.Errorf("less, there are %d bytes, %v", tight.used(), err)
 	}
-	if !inBucket(t, tight, keyOfBlob(block("x"))) || !inBucket(t, tight, keyOfBlob(block("a"))) {
+	if !inBucket(t, tight, keyOf(block("x"))) || !inBucket(t, tight, keyOf(block("a"))) {
 		t.Error("what is in use is gone")
 	}
 }
@@ -382,9 +382,9 @@ func TestOneSweepsAtATime(t *testing.T) {
 	s := newTroubled(t)
 	b, ahead := openBucket(t, s, 1<<20)
 	for _, letter := range []string{"a", "b", "c"} {
-		pass(t, b, keyOfBlob(block(letter)), block(letter))
+		pass(t, b, keyOf(block(letter)), block(letter))
 		b.own = 0
-		s.age(t, keyOfBlob(block(letter)).file(), 100*time.Hour)
+		s.age(t, keyOf(block(letter)).name(), 100*time.Hour)
 	}
 	release, err := b.claim(t.Context(), sweptRecord)
 	if err != nil {
@@ -412,7 +412,7 @@ func TestOneSweepsAtATime(t *testing.T) {
 func TestBucketAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
-	var replicas []*blobBucket
+	var replicas []*shared
 	for range 2 {
 		b, _ := openBucket(t, s, 1<<30)
 		replicas = append(replicas, b)
@@ -423,12 +423,12 @@ func TestBucketAtOnce(t *testing.T) {
 			b := replicas[i%2]
 			for n := range 20 {
 				content := block(string(rune('a' + (i+n)%5)))
-				key := keyOfBlob(content)
-				if b.find(t.Context(), key) != nil {
+				key := keyOf(content)
+				if _, ok := b.Find(t.Context(), key); ok {
 					continue
 				}
 				from := io.Reader(strings.NewReader(content))
-				f := b.fill(key, from)
+				f := b.Fill(key, from)
 				if f != nil {
 					from = f
 				}
@@ -436,19 +436,19 @@ func TestBucketAtOnce(t *testing.T) {
 					t.Errorf("a client has %d bytes, %v", len(got), err)
 				}
 				if f != nil {
-					f.commit()
-					f.end()
+					f.Commit()
+					f.End()
 				}
 			}
 		})
 	}
 	all.Wait()
 	for _, b := range replicas {
-		_ = b.close()
+		_ = b.Close()
 	}
 	objects := s.Objects(t)
 	for name, size := range objects {
-		if keptBlob.MatchString(name) && size != limits.BucketBlobLeast || strings.HasSuffix(name, claimMark) {
+		if keptName.MatchString(name) && size != limits.BucketBlobLeast || strings.HasSuffix(name, claimMark) {
 			t.Errorf("%s has %d bytes", name, size)
 		}
 	}

@@ -1,4 +1,4 @@
-package registry
+package blob
 
 import (
 	"bytes"
@@ -17,35 +17,35 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-func openCache(t *testing.T, dir string, limit int64) *blobCache {
+func openCache(t *testing.T, dir string, limit int64) *folder {
 	t.Helper()
-	c, err := newBlobCache(Deps{Metrics: prometheus.NewRegistry(), Settings: Settings{BlobDir: dir, BlobCache: limit}})
+	c, err := newFolder(Config{Metrics: prometheus.NewRegistry(), Dir: dir, Size: limit})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.close() })
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-func keyOfBlob(content string) blobKey {
-	return blobKey{upstream.Repository{Host: "h", Name: "n"}, digest.FromString(content), int64(len(content))}
+func keyOf(content string) Key {
+	return Key{upstream.Repository{Host: "h", Name: "n"}, digest.FromString(content), int64(len(content))}
 }
 
 // keepAs passes content through the cache, as if it were what key says.
-func keepAs(t *testing.T, c *blobCache, key blobKey, content string) {
+func keepAs(t *testing.T, c *folder, key Key, content string) {
 	t.Helper()
-	f := c.fill(key, strings.NewReader(content))
+	f := c.Fill(key, strings.NewReader(content))
 	if f == nil {
 		t.Fatal("it is not kept")
 	}
-	defer f.end()
+	defer f.End()
 	if got, err := io.ReadAll(f); err != nil || string(got) != content {
 		t.Fatalf("the client has %q, %v", got, err)
 	}
-	f.commit()
+	f.Commit()
 }
 
-func has(c *blobCache, key blobKey) bool {
+func has(c *folder, key Key) bool {
 	f := c.open(key)
 	if f == nil {
 		return false
@@ -74,17 +74,17 @@ func files(t *testing.T, dir string) (n int, size int64) {
 func TestBlobsAreKeptByWhereTheyAre(t *testing.T) {
 	t.Parallel()
 	c := openCache(t, t.TempDir(), 1000)
-	key := keyOfBlob("secret")
+	key := keyOf("secret")
 	keepAs(t, c, key, "secret")
 	if !has(c, key) {
 		t.Error("it is not kept")
 	}
-	for name, change := range map[string]func(*blobKey){
-		"registry":   func(k *blobKey) { k.repo.Host = "evil" },
-		"repository": func(k *blobKey) { k.repo.Name = "evil" },
-		"division":   func(k *blobKey) { k.repo = upstream.Repository{Host: "h\nn", Name: ""} },
-		"digest":     func(k *blobKey) { k.digest = digest.FromString("other") },
-		"size":       func(k *blobKey) { k.size++ },
+	for name, change := range map[string]func(*Key){
+		"registry":   func(k *Key) { k.Repo.Host = "evil" },
+		"repository": func(k *Key) { k.Repo.Name = "evil" },
+		"division":   func(k *Key) { k.Repo = upstream.Repository{Host: "h\nn", Name: ""} },
+		"digest":     func(k *Key) { k.Digest = digest.FromString("other") },
+		"size":       func(k *Key) { k.Size++ },
 	} {
 		other := key
 		change(&other)
@@ -105,35 +105,35 @@ func TestWhatIsNotTheBlobIsNotKept(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			c := openCache(t, dir, 1000)
-			keepAs(t, c, keyOfBlob("secret"), content)
-			if n, _ := files(t, dir); n != 0 || has(c, keyOfBlob("secret")) || c.used() != 0 {
+			keepAs(t, c, keyOf("secret"), content)
+			if n, _ := files(t, dir); n != 0 || has(c, keyOf("secret")) || c.used() != 0 {
 				t.Errorf("%d files are kept, %d bytes", n, c.used())
 			}
 		})
 	}
 }
 
-// TestBlobCacheIsBounded, by what is on disk; what was used longest ago goes, and can be
+// TestFolderIsBounded, by what is on disk; what was used longest ago goes, and can be
 // read to its end.
-func TestBlobCacheIsBounded(t *testing.T) {
+func TestFolderIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := openCache(t, dir, 100)
 	blob := func(s string) string { return strings.Repeat(s, 25) }
 	for _, s := range []string{"a", "b", "c", "d"} {
-		keepAs(t, c, keyOfBlob(blob(s)), blob(s))
+		keepAs(t, c, keyOf(blob(s)), blob(s))
 	}
-	if !has(c, keyOfBlob(blob("a"))) {
+	if !has(c, keyOf(blob("a"))) {
 		t.Fatal("a is not kept")
 	}
-	reading := c.open(keyOfBlob(blob("b")))
+	reading := c.open(keyOf(blob("b")))
 	defer reading.Close()
 	for _, s := range []string{"c", "d", "a"} {
-		has(c, keyOfBlob(blob(s)))
+		has(c, keyOf(blob(s)))
 	}
-	keepAs(t, c, keyOfBlob(blob("e")), blob("e"))
+	keepAs(t, c, keyOf(blob("e")), blob("e"))
 	for s, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true, "e": true} {
-		if has(c, keyOfBlob(blob(s))) != want {
+		if has(c, keyOf(blob(s))) != want {
 			t.Errorf("%s is kept: %v", s, !want)
 		}
 	}
@@ -146,60 +146,60 @@ func TestBlobCacheIsBounded(t *testing.T) {
 	if n := testutil.ToFloat64(c.evicted); n != 1 {
 		t.Errorf("%v left", n)
 	}
-	if c.fill(keyOfBlob(strings.Repeat("f", 26)), nil) != nil {
+	if c.Fill(keyOf(strings.Repeat("f", 26)), nil) != nil {
 		t.Error("a blob of more than its share is kept")
 	}
-	if f := c.fill(blobKey{size: 1 << 60}, nil); f != nil {
+	if f := c.Fill(Key{Size: 1 << 60}, nil); f != nil {
 		t.Error("a blob of an exabyte is kept")
 	}
-	claims := c.fill(keyOfBlob(blob("g")), strings.NewReader(""))
-	if n, _ := files(t, dir); n != 5 || !has(c, keyOfBlob(blob("c"))) {
+	claims := c.Fill(keyOf(blob("g")), strings.NewReader(""))
+	if n, _ := files(t, dir); n != 5 || !has(c, keyOf(blob("c"))) {
 		t.Error("a size that is claimed drives others out")
 	}
-	if c.fill(keyOfBlob(blob("g")), nil) != nil {
+	if c.Fill(keyOf(blob("g")), nil) != nil {
 		t.Error("it is written twice at a time")
 	}
-	claims.end()
+	claims.End()
 }
 
-// TestBlobCacheAfterACrash: what is whole is kept, with its order of use; what is not is
+// TestFolderAfterACrash: what is whole is kept, with its order of use; what is not is
 // removed; what is somebody else's stays; and one process at a time has the folder.
-func TestBlobCacheAfterACrash(t *testing.T) {
+func TestFolderAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := openCache(t, dir, 100)
-	keepAs(t, c, keyOfBlob("whole"), "whole")
-	keepAs(t, c, keyOfBlob("truncated"), "truncated")
-	keepAs(t, c, keyOfBlob("now"), "now")
-	if err := os.Truncate(c.path(keyOfBlob("now").file()), 1); err != nil || has(c, keyOfBlob("now")) || has(c, keyOfBlob("now")) {
+	keepAs(t, c, keyOf("whole"), "whole")
+	keepAs(t, c, keyOf("truncated"), "truncated")
+	keepAs(t, c, keyOf("now"), "now")
+	if err := os.Truncate(c.path(keyOf("now").name()), 1); err != nil || has(c, keyOf("now")) || has(c, keyOf("now")) {
 		t.Errorf("a truncated file is served, %v", err)
 	}
 	if n := testutil.ToFloat64(c.failed); n != 1 {
 		t.Errorf("%v failed", n)
 	}
-	half := c.fill(keyOfBlob("half"), strings.NewReader("half")) // and no end
+	half := c.Fill(keyOf("half"), strings.NewReader("half")) // and no end
 	_, _ = io.ReadAll(half)
 	for name, content := range map[string]string{"notes.txt": "mine", "incoming": "mine"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Truncate(c.path(keyOfBlob("truncated").file()), 3); err != nil {
+	if err := os.Truncate(c.path(keyOf("truncated").name()), 3); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newBlobCache(Deps{Metrics: prometheus.NewRegistry(), Settings: Settings{BlobDir: dir, BlobCache: 100}}); err == nil {
+	if _, err := newFolder(Config{Metrics: prometheus.NewRegistry(), Dir: dir, Size: 100}); err == nil {
 		t.Error("two processes have it")
 	}
-	_ = c.close()
+	_ = c.Close()
 	c = openCache(t, dir, 100)
-	if !has(c, keyOfBlob("whole")) || has(c, keyOfBlob("truncated")) || has(c, keyOfBlob("half")) {
+	if !has(c, keyOf("whole")) || has(c, keyOf("truncated")) || has(c, keyOf("half")) {
 		t.Error("not what was whole is kept")
 	}
 	if n, _ := files(t, dir); n != 3 || c.used() != int64(len("whole")) {
 		t.Errorf("%d files, %d bytes", n, c.used())
 	}
-	_ = c.close()
-	if c = openCache(t, dir, 4); has(c, keyOfBlob("whole")) || c.used() != 0 {
+	_ = c.Close()
+	if c = openCache(t, dir, 4); has(c, keyOf("whole")) || c.used() != 0 {
 		t.Error("a smaller limit is not held")
 	}
 }
@@ -213,28 +213,28 @@ func TestDiskIsFull(t *testing.T) {
 	}
 	dir := t.TempDir()
 	c := openCache(t, dir, 1000)
-	f := c.fill(keyOfBlob("secret"), strings.NewReader("secret"))
+	f := c.Fill(keyOf("secret"), strings.NewReader("secret"))
 	to := f.to.(*fillingFile)
 	name := to.file.Name()
 	_ = to.file.Close()
 	to.file = os.NewFile(uintptr(full), name) // the device has no other name that could be removed
 	got, err := io.ReadAll(f)
-	f.commit()
-	f.end()
+	f.Commit()
+	f.End()
 	if !bytes.Equal(got, []byte("secret")) || err != nil {
 		t.Errorf("the client has %q, %v", got, err)
 	}
 	if n, _ := files(t, dir); n != 0 {
 		t.Errorf("%d files are left", n)
 	}
-	if has(c, keyOfBlob("secret")) || c.used() != 0 || testutil.ToFloat64(c.failed) != 1 {
+	if has(c, keyOf("secret")) || c.used() != 0 || testutil.ToFloat64(c.failed) != 1 {
 		t.Errorf("%d bytes are kept", c.used())
 	}
 }
 
-// TestBlobCacheAtOnce has many clients read and write more than fits: each has its own
+// TestFolderAtOnce has many clients read and write more than fits: each has its own
 // blob, and at no time is there more on disk than is counted.
-func TestBlobCacheAtOnce(t *testing.T) {
+func TestFolderAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := openCache(t, dir, 1000)
@@ -255,15 +255,15 @@ func TestBlobCacheAtOnce(t *testing.T) {
 	}
 }
 
-func readOrKeep(t *testing.T, c *blobCache, content string) {
+func readOrKeep(t *testing.T, c *folder, content string) {
 	t.Helper()
-	key, from := keyOfBlob(content), io.Reader(strings.NewReader(content))
+	key, from := keyOf(content), io.Reader(strings.NewReader(content))
 	if f := c.open(key); f != nil {
 		defer f.Close()
 		from = f
-	} else if f := c.fill(key, from); f != nil {
-		defer f.end()
-		defer f.commit()
+	} else if f := c.Fill(key, from); f != nil {
+		defer f.End()
+		defer f.Commit()
 		from = f
 	}
 	if got, err := io.ReadAll(from); err != nil || string(got) != content {

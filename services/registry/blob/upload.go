@@ -1,4 +1,4 @@
-package registry
+package blob
 
 import (
 	"context"
@@ -27,8 +27,8 @@ var errSlow = errors.New("the bucket takes blobs more slowly than clients do")
 // the last one only of a whole blob with the right digest, and an upload that ends too
 // early leaves nothing there.
 type upload struct {
-	of        *blobBucket
-	key       blobKey
+	of        *shared
+	key       Key
 	start     func() // once
 	cancel    func()
 	done      chan struct{} // closed when the upload has ended
@@ -41,9 +41,9 @@ type upload struct {
 	slow      atomic.Bool
 }
 
-func newUpload(b *blobBucket, k blobKey) *upload {
+func newUpload(b *shared, k Key) *upload {
 	u := &upload{
-		of: b, key: k, done: make(chan struct{}), left: k.size, patience: limits.BucketHold,
+		of: b, key: k, done: make(chan struct{}), left: k.Size, patience: limits.BucketHold,
 		pieces: make(chan []byte, uploadPieces), free: make(chan []byte, uploadPieces+2),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limits.BucketUpload)
@@ -124,17 +124,17 @@ func (u *upload) run(ctx context.Context) {
 }
 
 func (u *upload) put(ctx context.Context) error {
-	name := u.key.file()
+	name := u.key.name()
 	release, err := u.of.claim(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer release()
 	sum := "" // the bucket verifies it, too
-	if u.key.digest.Algorithm() == digest.SHA256 {
-		sum = u.key.digest.Encoded()
+	if u.key.Digest.Algorithm() == digest.SHA256 {
+		sum = u.key.Digest.Encoded()
 	}
-	return u.of.bucket.Put(ctx, name, &reading{from: u, over: ctx.Done()}, u.key.size, sum, false)
+	return u.of.bucket.Put(ctx, name, &reading{from: u, over: ctx.Done()}, u.key.Size, sum, false)
 }
 
 // commit implements sink.

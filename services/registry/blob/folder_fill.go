@@ -1,37 +1,29 @@
-package registry
+package blob
 
 import (
 	"context"
 	"io"
-	"net/http"
 	"os"
 )
 
 // incoming begins the names of files that are being written.
 const incoming = "incoming-"
 
-// find implements blobStore.
-func (c *blobCache) find(_ context.Context, k blobKey) foundBlob {
-	if f := c.open(k); f != nil {
-		return keptOnDisk{f}
-	}
-	return nil
+// Find implements Cache.
+func (c *folder) Find(_ context.Context, k Key) (Found, bool) {
+	f := c.open(k)
+	return Found{File: f}, f != nil
 }
 
-// keptOnDisk is a blob as a file.
-type keptOnDisk struct{ *os.File }
+// Run implements Cache: what is too much goes at once.
+func (c *folder) Run(context.Context) {}
 
-func (f keptOnDisk) serve(w http.ResponseWriter, r *http.Request) { serveFile(w, r, f.File) }
-
-// run implements blobStore: what is too much goes at once.
-func (c *blobCache) run(context.Context) {}
-
-// fill implements blobStore.
-func (c *blobCache) fill(k blobKey, body io.Reader) *filling {
-	if !c.wants(k.size) || !c.begin(k.file()) {
+// Fill implements Cache.
+func (c *folder) Fill(k Key, body io.Reader) *Filling {
+	if !c.Wants(k.Size) || !c.begin(k.name()) {
 		return nil
 	}
-	f := &fillingFile{cache: c, name: k.file()}
+	f := &fillingFile{cache: c, name: k.name()}
 	var err error
 	if f.file, err = os.CreateTemp(c.dir, incoming+"*"); err != nil {
 		c.failed.Inc()
@@ -42,7 +34,7 @@ func (c *blobCache) fill(k blobKey, body io.Reader) *filling {
 }
 
 // begin says whether nobody else is writing a file.
-func (c *blobCache) begin(name string) bool {
+func (c *folder) begin(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, kept := c.entries[name]
@@ -55,7 +47,7 @@ func (c *blobCache) begin(name string) bool {
 
 // fillingFile is a blob that is being written to the folder.
 type fillingFile struct {
-	cache   *blobCache
+	cache   *folder
 	name    string
 	file    *os.File // nil once it is given up, or committed
 	written int64
