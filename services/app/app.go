@@ -32,7 +32,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 // App is a process that plays roles. Make it with New, then Run it.
@@ -56,7 +56,7 @@ type App struct {
 	// storeLogin opens the embedded image store; zero where there is none.
 	storeLogin upstream.Login
 	// images is the embedded image store; nil where there is none.
-	images *registry.Store
+	images *store.Store
 	// storeGrant makes the logins of builds for it; nil where there is none.
 	storeGrant func(caller.Grant) upstream.Login
 

@@ -22,7 +22,7 @@ import (
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 func (a *App) buildBuild() error {
@@ -111,7 +111,7 @@ func (a *App) openImageStore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store_addr: %w", err)
 	}
-	s := registry.NewStore(a.cfg.DataDir, a.storeLogin)
+	s := store.New(a.cfg.DataDir, a.storeLogin)
 	a.storeGrant = s.Grant
 	a.onClose(s.Close)
 	a.images = s

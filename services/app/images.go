@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 // keep is what the image store keeps. Making a name and renewing it look at the
 // image: so what was not used for as long as a name lives has none.
-func (a *App) keep() registry.Keep {
-	return registry.Keep{
+func (a *App) keep() store.Keep {
+	return store.Keep{
 		Idle: a.cfg.StoreKeep, Lease: a.cfg.TokenTTL + min(time.Hour, a.cfg.TokenTTL), Size: int64(a.cfg.StoreSize),
 		// A push looks at what is there, and ends within its build's time; but what steps
 		// are to be run on waits in the queue for who runs them.
@@ -85,7 +85,7 @@ func (a *App) pruneImages(w http.ResponseWriter, r *http.Request) {
 	}
 	if dry, _ := strconv.ParseBool(r.URL.Query().Get("dry_run")); dry {
 		images, err := a.images.Expired(k, time.Now())
-		answerJSON(w, registry.Collected{Images: images}, err)
+		answerJSON(w, store.Collected{Images: images}, err)
 		return
 	}
 	got, err := a.images.Collect(r.Context(), k, time.Now())

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 // TestImagesOfTheStore: the admin port lists them, says what it would remove without
@@ -27,9 +27,9 @@ import (
 func TestImagesOfTheStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	store := registry.NewStore(dir, upstream.Login{Username: "slipway", Password: "secret"})
-	t.Cleanup(func() { _ = store.Close() })
-	push(t, store, "builds:old")
+	images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"})
+	t.Cleanup(func() { _ = images.Close() })
+	push(t, images, "builds:old")
 	then := time.Now().Add(-3 * time.Hour)
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -40,8 +40,8 @@ func TestImagesOfTheStore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	push(t, store, "builds:new")
-	a := &App{images: store, reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StoreKeep: 2 * time.Hour, TokenTTL: time.Minute}}
+	push(t, images, "builds:new")
+	a := &App{images: images, reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StoreKeep: 2 * time.Hour, TokenTTL: time.Minute}}
 	admin := a.adminHandler()
 	ask := func(peer, method, path string, into any) int {
 		t.Helper()
@@ -56,7 +56,7 @@ func TestImagesOfTheStore(t *testing.T) {
 		}
 		return w.Code
 	}
-	tags := func(images []registry.StoredImage) string {
+	tags := func(images []store.Image) string {
 		var all []string
 		for _, i := range images {
 			all = append(all, i.Repository+":"+i.Tag)
@@ -66,7 +66,7 @@ func TestImagesOfTheStore(t *testing.T) {
 	const here = "127.0.0.1:5"
 	listed := func(want ...string) {
 		t.Helper()
-		var got []registry.StoredImage
+		var got []store.Image
 		code := ask(here, http.MethodGet, "/images", &got)
 		if all := tags(got); code != http.StatusOK || len(got) != len(want) || !strings.Contains(all, strings.Join(want, "")) && len(want) == 1 {
 			t.Errorf("the list is answered %d: %s, want %v", code, all, want)
@@ -86,7 +86,7 @@ func TestImagesOfTheStore(t *testing.T) {
 	}
 	listed("builds:new", "builds:old")
 
-	var would, did registry.Collected
+	var would, did store.Collected
 	if code := ask(here, http.MethodPost, "/images/prune?dry_run=true", &would); code != http.StatusOK || tags(would.Images) != "builds:old" || would.Freed != 0 {
 		t.Errorf("the dry run is answered %d: %+v", code, would)
 	}
@@ -103,9 +103,9 @@ func TestImagesOfTheStore(t *testing.T) {
 }
 
 // push puts an image of its own into the store.
-func push(t *testing.T, store http.Handler, image string) {
+func push(t *testing.T, images http.Handler, image string) {
 	t.Helper()
-	server := httptest.NewServer(store)
+	server := httptest.NewServer(images)
 	defer server.Close()
 	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/"+image, name.Insecure)
 	if err == nil {

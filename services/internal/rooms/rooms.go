@@ -110,6 +110,8 @@ func Rules() []Rule {
 		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
 		// Blobs that are kept, whoever asks for them and wherever they come from.
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
+		// The embedded image store, which no pull asks but as any registry.
+		{Package: "services/registry/store", May: []string{"services/internal/caller", "services/internal/limits", "services/internal/oci", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/registry", May: append(plumbing(), metricsBus, "services/internal/bucket", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},

@@ -1,4 +1,4 @@
-package registry
+package store
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -68,14 +69,14 @@ func (s *Store) serveGranted(w http.ResponseWriter, r *http.Request, g caller.Gr
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limits.Document))
 	if err != nil {
-		writeJSON(w, http.StatusRequestEntityTooLarge, "application/json", []byte(`{"errors":[{"code":"SIZE_INVALID","message":"The manifest is too large"}]}`))
+		refuse(w, http.StatusRequestEntityTooLarge, "SIZE_INVALID", "The manifest is too large")
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	s.naming.Lock()
 	defer s.naming.Unlock()
 	if owner := s.buildOf(r, body); owner != "" && owner != g.Build {
-		refuse(w, "The name is that of a finished image, which another build has made")
+		refuse(w, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
 		return
 	}
 	s.registry.ServeHTTP(w, r)
@@ -151,6 +152,11 @@ func (a *answerOf) Header() http.Header         { return a.header }
 func (a *answerOf) WriteHeader(status int)      { a.status = status }
 func (a *answerOf) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-func refuse(w http.ResponseWriter, why string) {
-	writeJSON(w, http.StatusForbidden, "application/json", []byte(`{"errors":[{"code":"DENIED","message":"`+why+`"}]}`))
+// refuse answers with an error of the distribution specification; why is plain text.
+func refuse(w http.ResponseWriter, status int, code, why string) {
+	body := `{"errors":[{"code":"` + code + `","message":"` + why + `"}]}`
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body) // the client may be gone; nobody is left to tell
 }

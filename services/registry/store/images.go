@@ -1,4 +1,4 @@
-package registry
+package store
 
 import (
 	"encoding/json"
@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// StoredImage is a name in the image store.
-type StoredImage struct {
+// Image is a name in the store.
+type Image struct {
 	Repository string    `json:"repository"`
 	Tag        string    `json:"tag"`
 	Digest     string    `json:"digest"`
@@ -26,8 +26,8 @@ type StoredImage struct {
 }
 
 // Images lists what the store holds, by name.
-func (s *Store) Images() ([]StoredImage, error) {
-	var out []StoredImage
+func (s *Store) Images() ([]Image, error) {
+	var out []Image
 	names, err := s.repositories()
 	for _, name := range names {
 		l := layout(filepath.Join(s.dir, filepath.FromSlash(name)))
@@ -37,7 +37,7 @@ func (s *Store) Images() ([]StoredImage, error) {
 		}
 		for _, e := range entries {
 			if tagOf(e) != "" {
-				out = append(out, StoredImage{name, tagOf(e), e.Digest.String(), l.size(e.Digest), l.used(e.Digest)})
+				out = append(out, Image{name, tagOf(e), e.Digest.String(), l.size(e.Digest), l.used(e.Digest)})
 			}
 		}
 	}

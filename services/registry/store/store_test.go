@@ -1,4 +1,4 @@
-package registry_test
+package store_test
 
 import (
 	"net/http/httptest"
@@ -11,7 +11,7 @@ import (
 
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
@@ -23,8 +23,8 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 	}
 	login := remote.WithAuth(&authn.Basic{Username: "slipway", Password: "secret"})
 	for _, restarted := range []bool{false, true} {
-		store := registry.NewStore(dir, upstream.Login{Username: "slipway", Password: "secret"})
-		server := httptest.NewServer(store)
+		images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"})
+		server := httptest.NewServer(images)
 		ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/builds/tool:1", name.Insecure)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 			t.Errorf("restarted=%v: %v, %v", restarted, got, err)
 		}
 		server.Close()
-		if err := store.Close(); err != nil {
+		if err := images.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,10 +55,10 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 
 func TestImageStoreWithoutALoginIsShut(t *testing.T) {
 	t.Parallel()
-	store := registry.NewStore(t.TempDir(), upstream.Login{})
-	defer store.Close()
+	images := store.New(t.TempDir(), upstream.Login{})
+	defer images.Close()
 	w := httptest.NewRecorder()
-	store.ServeHTTP(w, httptest.NewRequest("GET", "/v2/x/manifests/1", nil))
+	images.ServeHTTP(w, httptest.NewRequest("GET", "/v2/x/manifests/1", nil))
 	if w.Code != 401 {
 		t.Errorf("answered %d", w.Code)
 	}

@@ -1,4 +1,4 @@
-package registry_test
+package store_test
 
 import (
 	"net/http"
@@ -17,12 +17,12 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 // storehouse is an image store with a victim's image in it.
 type storehouse struct {
-	*registry.Store
+	*store.Store
 	url  string
 	all  upstream.Login
 	blob string // digest of a layer of the victim's
@@ -31,7 +31,7 @@ type storehouse struct {
 func newStorehouse(t *testing.T) storehouse {
 	t.Helper()
 	s := storehouse{all: upstream.Login{Username: "slipway", Password: "secret"}}
-	s.Store = registry.NewStore(t.TempDir(), s.all)
+	s.Store = store.New(t.TempDir(), s.all)
 	server := httptest.NewServer(s)
 	s.url = server.URL
 	t.Cleanup(func() { server.Close(); _ = s.Close() })
@@ -162,7 +162,7 @@ func TestForgedStoreLogins(t *testing.T) {
 	t.Parallel()
 	s := newStorehouse(t)
 	good := s.Grant(grant("builds", "eeee", "eeee_1"))
-	other := registry.NewStore(t.TempDir(), s.all)
+	other := store.New(t.TempDir(), s.all)
 	defer other.Close()
 	late := grant("builds", "aaaa", "aaaa_1")
 	late.Until = time.Now().Add(-time.Second)
@@ -243,7 +243,7 @@ func TestTheSameImageIsPushedAgain(t *testing.T) {
 }
 
 func FuzzGrant(f *testing.F) {
-	s := registry.NewStore(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"})
+	s := store.New(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"})
 	defer s.Close()
 	f.Add("a_1", s.Grant(grant("builds", "a", "a_1")).Password+"x")
 	f.Add("", ".")

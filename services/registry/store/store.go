@@ -1,4 +1,7 @@
-package registry
+// Package store is the embedded image store: an OCI registry on local disk, for images
+// with nowhere else to go. It says itself who may push and pull there, and removes what
+// no name needs any more. Truth: the OCI image layouts below its folder.
+package store
 
 import (
 	"crypto/rand"
@@ -20,9 +23,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Store is the embedded image store: an OCI registry on local disk, for images
-// with nowhere else to go. It has a port of its own, on the loopback interface;
-// push and pull both want a login: the service's own, or one that a build has (see
+// Store is the handler of /v2/ of the image store. It has a port of its own, on the loopback
+// interface; push and pull both want a login: the service's own, or one that a build has (see
 // Grant). Clients reach its content through token names only.
 type Store struct {
 	registry *olareg.Server
@@ -40,9 +42,9 @@ type Store struct {
 	collecting sync.Mutex
 }
 
-// NewStore opens the store below dir, in its folder `images`. The caller closes
+// New opens the store below dir, in its folder `images`. The caller closes
 // it.
-func NewStore(dir string, login upstream.Login) *Store {
+func New(dir string, login upstream.Login) *Store {
 	dir = filepath.Join(dir, "images")
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
@@ -81,18 +83,16 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	grant, granted := s.granted(user, password)
 	if !whole && !granted {
 		w.Header().Set("WWW-Authenticate", `Basic realm="image store"`)
-		writeJSON(w, http.StatusUnauthorized, "application/json",
-			[]byte(`{"errors":[{"code":"UNAUTHORIZED","message":"The image store is the service's own; pull the name that a container request answers"}]}`))
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "The image store is the service's own; pull the name that a container request answers")
 		return
 	}
 	if !whole && !allows(grant, r) {
-		refuse(w, "A build's login is good for its own image alone")
+		refuse(w, http.StatusForbidden, "DENIED", "A build's login is good for its own image alone")
 		return
 	}
 	if r.Method == http.MethodDelete && !isUpload(r.URL.Path) {
 		w.Header().Set("Allow", "GET, HEAD, PUT")
-		writeJSON(w, http.StatusMethodNotAllowed, "application/json",
-			[]byte(`{"errors":[{"code":"UNSUPPORTED","message":"The image store removes images itself, when no name needs them"}]}`))
+		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store removes images itself, when no name needs them")
 		return
 	}
 	defer s.enter(r)()

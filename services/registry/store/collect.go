@@ -1,4 +1,4 @@
-package registry
+package store
 
 import (
 	"context"
@@ -31,9 +31,9 @@ type Keep struct {
 
 // Collected is what was removed from the store, or would be.
 type Collected struct {
-	Images []StoredImage `json:"images"`
-	Freed  int64         `json:"freed"` // bytes
-	Left   int64         `json:"left"`  // bytes
+	Images []Image `json:"images"`
+	Freed  int64   `json:"freed"` // bytes
+	Left   int64   `json:"left"`  // bytes
 }
 
 // Collect removes what k does not keep: names first, then what belongs to none. It
@@ -71,7 +71,7 @@ func (s *Store) Collect(ctx context.Context, k Keep, now time.Time) (Collected, 
 }
 
 // Expired lists the images that Collect would remove.
-func (s *Store) Expired(k Keep, now time.Time) ([]StoredImage, error) {
+func (s *Store) Expired(k Keep, now time.Time) ([]Image, error) {
 	out, err := s.expired(k, now)
 	if err != nil || k.Size == 0 {
 		return out, err
@@ -92,20 +92,20 @@ func (s *Store) Expired(k Keep, now time.Time) ([]StoredImage, error) {
 	return out, err
 }
 
-func (s *Store) expired(k Keep, now time.Time) ([]StoredImage, error) {
+func (s *Store) expired(k Keep, now time.Time) ([]Image, error) {
 	if k.Idle == 0 {
 		return nil, nil
 	}
 	all, err := s.Images()
 	last := now.Add(-max(k.Idle, k.Lease))
-	return slices.DeleteFunc(all, func(i StoredImage) bool { return !i.Used.Before(last) }), err
+	return slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(last) }), err
 }
 
 // surplus are the images that were used longest ago, as many as take up so much.
-func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]StoredImage, error) {
+func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]Image, error) {
 	all, err := s.Images()
-	all = slices.DeleteFunc(all, func(i StoredImage) bool { return !i.Used.Before(now.Add(-k.Lease)) })
-	slices.SortFunc(all, func(a, b StoredImage) int { return a.Used.Compare(b.Used) })
+	all = slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(now.Add(-k.Lease)) })
+	slices.SortFunc(all, func(a, b Image) int { return a.Used.Compare(b.Used) })
 	for n, i := range all {
 		if bytes -= i.Size; bytes <= 0 {
 			return all[:n+1], err
@@ -129,14 +129,14 @@ func (s *Store) bytes() (sum int64, err error) {
 
 // remove takes the names of images away, but for those that were used meanwhile, and
 // then what belongs to none, repository by repository.
-func (s *Store) remove(ctx context.Context, doomed []StoredImage, k Keep, now time.Time) (gone []StoredImage, err error) {
+func (s *Store) remove(ctx context.Context, doomed []Image, k Keep, now time.Time) (gone []Image, err error) {
 	names, err := s.repositories()
 	for _, name := range names {
 		if err != nil || ctx.Err() != nil {
 			return gone, err
 		}
-		of := slices.DeleteFunc(slices.Clone(doomed), func(i StoredImage) bool { return i.Repository != name })
-		var some []StoredImage
+		of := slices.DeleteFunc(slices.Clone(doomed), func(i Image) bool { return i.Repository != name })
+		var some []Image
 		some, err = s.clear(name, of, now.Add(-k.Unnamed))
 		gone = append(gone, some...)
 	}
@@ -146,7 +146,7 @@ func (s *Store) remove(ctx context.Context, doomed []StoredImage, k Keep, now ti
 // clear does it for one repository, while nobody asks there for a manifest or whether
 // a blob is there, and no push ends. Blobs that are being read can be read to their
 // end; what is being uploaded is not in sight.
-func (s *Store) clear(repository string, doomed []StoredImage, unnamed time.Time) (gone []StoredImage, err error) {
+func (s *Store) clear(repository string, doomed []Image, unnamed time.Time) (gone []Image, err error) {
 	door := s.door(repository)
 	door.Lock()
 	defer door.Unlock()

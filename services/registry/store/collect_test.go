@@ -1,4 +1,4 @@
-package registry_test
+package store_test
 
 import (
 	"fmt"
@@ -22,19 +22,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/store"
 )
 
 // shelf is an image store and the way to it.
 type shelf struct {
-	*registry.Store
+	*store.Store
 	dir, host string
 }
 
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	s := &shelf{dir: t.TempDir()}
-	s.Store = registry.NewStore(s.dir, upstream.Login{Username: "slipway", Password: "secret"})
+	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"})
 	server := httptest.NewServer(s.Store)
 	t.Cleanup(func() {
 		server.Close()
@@ -138,7 +138,7 @@ func (s *shelf) size(t testing.TB) (sum int64) {
 	return sum
 }
 
-func (s *shelf) collect(t testing.TB, k registry.Keep) registry.Collected {
+func (s *shelf) collect(t testing.TB, k store.Keep) store.Collected {
 	t.Helper()
 	out, err := s.Collect(t.Context(), k, time.Now())
 	if err != nil {
@@ -148,8 +148,8 @@ func (s *shelf) collect(t testing.TB, k registry.Keep) registry.Collected {
 }
 
 // keep is what the tests hold the store to.
-func keep() registry.Keep {
-	return registry.Keep{Idle: 24 * time.Hour, Lease: time.Hour, Unnamed: time.Hour}
+func keep() store.Keep {
+	return store.Keep{Idle: 24 * time.Hour, Lease: time.Hour, Unnamed: time.Hour}
 }
 
 // TestAttackStoreGrows: images that nobody uses go, with their blobs, with what was
