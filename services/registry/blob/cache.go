@@ -93,7 +93,7 @@ type Found struct {
 // Close ends its use.
 func (f Found) Close() {
 	if f.File != nil {
-		f.File.Close()
+		_ = f.File.Close() // it was only read
 	}
 }
 
