@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/build/store"
 )
 
 // endings tells those who wait that a build has ended.
@@ -66,7 +68,7 @@ func (s *Service) AwaitBuild(ctx context.Context, req *buildv1.AwaitBuildRequest
 		if err != nil {
 			return nil, err
 		}
-		if req.GetNoWait() || !rec.isPending() || early.Err() != nil {
+		if req.GetNoWait() || !rec.IsPending() || early.Err() != nil {
 			return s.standing(ctx, rec)
 		}
 		select {
@@ -90,7 +92,7 @@ func earlier(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // standing is how a build stands, with its place where it waits, and when it is likely
 // to have ended.
-func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildResponse, error) {
+func (s *Service) standing(ctx context.Context, r store.Record) (*buildv1.AwaitBuildResponse, error) {
 	out := outcome(r)
 	if err := s.expect(ctx, r, out); err != nil {
 		return nil, err
@@ -98,12 +100,12 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil
 	}
-	if len(r.request.GetPartIds()) > 0 {
+	if len(r.Request.GetPartIds()) > 0 {
 		return s.standingOfParts(ctx, r, out)
 	}
-	before, err := s.store.ahead(ctx, r)
+	before, err := s.store.Ahead(ctx, r)
 	if err != nil {
-		return nil, s.deps.DB.Fault("counting the queue", err)
+		return nil, s.store.Fault("counting the queue", err)
 	}
 	out.Position = before + 1
 	return out, nil
@@ -111,31 +113,31 @@ func (s *Service) standing(ctx context.Context, r record) (*buildv1.AwaitBuildRe
 
 // standingOfParts is how a build stands that waits for its parts: it runs once
 // one of them does.
-func (s *Service) standingOfParts(ctx context.Context, r record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
-	for _, id := range r.request.GetPartIds() {
-		part, err := s.store.get(ctx, id)
+func (s *Service) standingOfParts(ctx context.Context, r store.Record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
+	for _, id := range r.Request.GetPartIds() {
+		part, err := s.store.Get(ctx, id)
 		if err != nil {
-			return nil, s.deps.DB.Fault("reading the part of a build", err)
+			return nil, s.store.Fault("reading the part of a build", err)
 		}
-		if !part.started.IsZero() {
-			out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(part.started)
+		if !part.Started.IsZero() {
+			out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(part.Started)
 		}
 	}
 	return out, nil
 }
 
-func outcome(r record) *buildv1.AwaitBuildResponse {
+func outcome(r store.Record) *buildv1.AwaitBuildResponse {
 	out := &buildv1.AwaitBuildResponse{
-		State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: timestamppb.New(r.created),
-		Reason: r.reason, Message: r.message, Digest: r.digest, TraceParent: r.traceParent,
+		State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: timestamppb.New(r.Created),
+		Reason: r.Reason, Message: r.Message, Digest: r.Digest, TraceParent: r.TraceParent,
 	}
-	if !r.started.IsZero() {
-		out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(r.started)
+	if !r.Started.IsZero() {
+		out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(r.Started)
 	}
-	if !r.isPending() {
-		out.State, out.CompletedAt = buildv1.BuildState_BUILD_STATE_FAILED, timestamppb.New(r.completed)
+	if !r.IsPending() {
+		out.State, out.CompletedAt = buildv1.BuildState_BUILD_STATE_FAILED, timestamppb.New(r.Completed)
 	}
-	if r.succeeded {
+	if r.Succeeded {
 		out.State = buildv1.BuildState_BUILD_STATE_SUCCEEDED
 	}
 	return out

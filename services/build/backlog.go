@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway.dev/services/build/store"
 )
 
 // backlog tells Prometheus of the builds that have not ended: what dashboards show,
@@ -48,22 +50,22 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge(descSlots, float64(slots))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	all, err := b.s.store.unfinished(ctx)
+	all, err := b.s.store.Unfinished(ctx)
 	if err != nil {
 		b.s.deps.Log.WarnContext(ctx, "The queue of builds cannot be counted", "err", err)
 		return
 	}
 	for _, c := range b.s.workers.capabilities() {
 		if _, busy := all[c]; !busy {
-			all[c] = unfinished{} // a worker that has nothing to do is seen, and can go
+			all[c] = store.Unfinished{} // a worker that has nothing to do is seen, and can go
 		}
 	}
 	var age time.Duration
 	for c, u := range all {
-		gauge(descDepth, float64(u.queued), c.engine, c.architecture, "queued")
-		gauge(descDepth, float64(u.running), c.engine, c.architecture, "running")
-		if u.queued > 0 {
-			age = max(age, b.s.deps.Now().Sub(u.oldest))
+		gauge(descDepth, float64(u.Queued), c.Engine, c.Architecture, "queued")
+		gauge(descDepth, float64(u.Running), c.Engine, c.Architecture, "running")
+		if u.Queued > 0 {
+			age = max(age, b.s.deps.Now().Sub(u.Oldest))
 		}
 	}
 	gauge(descAge, age.Seconds())

@@ -6,6 +6,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
@@ -16,8 +17,8 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 	if err != nil {
 		return nil, err
 	}
-	if rec.isPending() {
-		needed, err := s.isNeeded(ctx, rec.id)
+	if rec.IsPending() {
+		needed, err := s.isNeeded(ctx, rec.ID)
 		if needed || err != nil {
 			return &buildv1.CancelBuildResponse{}, err
 		}
@@ -26,12 +27,12 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 		}
 	}
 	out := &buildv1.CancelBuildResponse{}
-	for _, id := range rec.request.GetPartIds() {
+	for _, id := range rec.Request.GetPartIds() {
 		part, err := s.read(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if part.isPending() {
+		if part.IsPending() {
 			out.PartIds = append(out.PartIds, id)
 		}
 	}
@@ -39,24 +40,24 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 }
 
 // cancel ends a build, and tells whoever works on it.
-func (s *Service) cancel(ctx context.Context, rec record) error {
+func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 	if err := s.failAnyway(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
-		return s.deps.DB.Fault("cancelling a build", err)
+		return s.store.Fault("cancelling a build", err)
 	}
 	// The worker believes who knows the hash of its ticket. No worker gets one from
 	// now on, so this is the last.
-	proof, err := s.store.ticket(ctx, rec.id)
+	proof, err := s.store.Ticket(ctx, rec.ID)
 	if err != nil {
-		return s.deps.DB.Fault("reading who works on a build", err)
+		return s.store.Fault("reading who works on a build", err)
 	}
-	return s.deps.Bus.Publish(buildbus.Cancel(rec.id), []byte(proof))
+	return s.deps.Bus.Publish(buildbus.Cancel(rec.ID), []byte(proof))
 }
 
 // isNeeded says whether a build under way is made from this one.
 func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
-	open, err := s.store.madeOfOthers(ctx)
+	open, err := s.store.MadeOfOthers(ctx)
 	if err != nil {
-		return false, s.deps.DB.Fault("looking for what a build is for", err)
+		return false, s.store.Fault("looking for what a build is for", err)
 	}
-	return slices.ContainsFunc(open, func(r record) bool { return slices.Contains(r.request.GetPartIds(), id) }), nil
+	return slices.ContainsFunc(open, func(r store.Record) bool { return slices.Contains(r.Request.GetPartIds(), id) }), nil
 }

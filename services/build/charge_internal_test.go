@@ -11,6 +11,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
@@ -26,7 +27,7 @@ func TestChargeOfTheOwnMachine(t *testing.T) {
 	start := func(ip string) error {
 		ctx := rpc.WithCall(context.Background(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
 		req := &buildv1.SubmitBuildRequest{}
-		_, err := s.charge(ctx, &record{request: req, owner: owner(ctx, req)})
+		_, err := s.charge(ctx, &store.Record{Request: req, Owner: owner(ctx, req)})
 		return err
 	}
 	for _, free := range []bool{true, false} {

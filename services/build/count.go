@@ -7,36 +7,33 @@ import (
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus/metricsbus"
 )
 
-const (
-	// lookForAdmissions is how often to look for what a lost wake-up left uncounted.
-	lookForAdmissions = 5 * time.Second
-	// neverCounted is the number of what is not the admission of a build.
-	neverCounted = -1
-)
+// lookForAdmissions is how often to look for what a lost wake-up left uncounted.
+const lookForAdmissions = 5 * time.Second
 
 // admissions is the queue of admitted builds that the bus does not know of. A build
 // gets its number once, in SQL, and the next numbers are published only when the bus
 // has those before. So any replica may repeat it, and the metrics room knows what it
 // has seen.
-type admissions struct{ store }
+type admissions struct{ store.Store }
 
 // Next implements metricsbus.Queue.
 func (a admissions) Next(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	for more := true; more; {
 		var err error
-		if more, err = a.number(ctx, most); err != nil {
+		if more, err = a.Number(ctx, most); err != nil {
 			return nil, fmt.Errorf("numbering builds: %w", err)
 		}
 	}
-	return a.uncounted(ctx, most)
+	return a.Uncounted(ctx, most)
 }
 
 // Published implements metricsbus.Queue.
 func (a admissions) Published(ctx context.Context, b *metricsv1.Batch) error {
-	return a.markCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
+	return a.MarkCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
 }
 
 // newOutbox publishes how many builds are admitted. Nobody waits for it.

@@ -12,6 +12,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 )
@@ -26,7 +28,7 @@ const ahead = 2
 // message id makes it one.
 func (s *Service) dispatch(ctx context.Context) {
 	s.closeIndexes(ctx)
-	waiting, err := s.store.firstOfEach(ctx)
+	waiting, err := s.store.FirstOfEach(ctx)
 	if err == nil {
 		waiting, err = s.ready(ctx, waiting)
 	}
@@ -37,7 +39,7 @@ func (s *Service) dispatch(ctx context.Context) {
 	if len(waiting) == 0 {
 		return
 	}
-	out, err := s.store.published(ctx)
+	out, err := s.store.Published(ctx)
 	if err != nil {
 		s.troubled(ctx, "The queue cannot be read", err)
 		return
@@ -63,8 +65,8 @@ func (s *Service) troubled(ctx context.Context, what string, err error) {
 // share is how many builds of one kind an owner may have with the workers at a
 // time. One address without a user never has every slot where there are several:
 // a build that only sleeps would keep everybody else waiting for its whole time.
-func (s *Service) share(r record, slots int) int {
-	if r.request.GetIdentity() != nil {
+func (s *Service) share(r store.Record, slots int) int {
+	if r.Request.GetIdentity() != nil {
 		if n := s.deps.RunningUser; n > 0 {
 			return n
 		}
@@ -80,81 +82,76 @@ func (s *Service) share(r record, slots int) int {
 // turns picks who goes next: always the owner with the fewest builds out, and of
 // those with equally many the one who has waited longest. Nobody gets more than
 // their share.
-func turns(waiting, out []record, slots func(capability) int, share func(record, int) int) []record {
+func turns(waiting, out []store.Record, slots func(engine.Kind) int, share func(store.Record, int) int) []store.Record {
 	type holding struct {
 		owner string
-		kind  capability
+		kind  engine.Kind
 	}
-	room, most := map[capability]int{}, map[capability]int{}
+	room, most := map[engine.Kind]int{}, map[engine.Kind]int{}
 	busy, held := map[string]int{}, map[holding]int{}
 	for _, r := range waiting {
-		c := capabilityOf(r)
+		c := r.Kind()
 		most[c] = slots(c)
 		room[c] = ahead * most[c]
 	}
-	give := func(r record) {
-		c := capabilityOf(r)
+	give := func(r store.Record) {
+		c := r.Kind()
 		room[c]--
-		busy[r.owner]++
-		held[holding{r.owner, c}]++
+		busy[r.Owner]++
+		held[holding{r.Owner, c}]++
 	}
 	for _, r := range out {
 		give(r)
 	}
-	waits := func(r record) bool {
-		c := capabilityOf(r)
-		return room[c] <= 0 || held[holding{r.owner, c}] >= share(r, most[c])
+	waits := func(r store.Record) bool {
+		c := r.Kind()
+		return room[c] <= 0 || held[holding{r.Owner, c}] >= share(r, most[c])
 	}
-	var picked []record
+	var picked []store.Record
 	for {
 		open := slices.DeleteFunc(slices.Clone(waiting), waits)
 		if len(open) == 0 {
 			return picked
 		}
-		next := slices.MinFunc(open, func(a, b record) int {
-			return cmp.Or(cmp.Compare(busy[a.owner], busy[b.owner]), a.created.Compare(b.created), cmp.Compare(a.id, b.id))
+		next := slices.MinFunc(open, func(a, b store.Record) int {
+			return cmp.Or(cmp.Compare(busy[a.Owner], busy[b.Owner]), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 		})
 		picked = append(picked, next)
 		give(next)
-		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r record) bool { return r.id == next.id })
+		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r store.Record) bool { return r.ID == next.ID })
 	}
-}
-
-func capabilityOf(r record) capability {
-	recipe := r.request.GetRecipe()
-	return capability{recipe.GetEngine(), architecture(recipe)}
 }
 
 // preface writes the line that a build's log begins with, before a worker can.
-func (s *Service) preface(ctx context.Context, r record) error {
-	if r.request.GetPreface() == "" || r.publications > 0 {
+func (s *Service) preface(ctx context.Context, r store.Record) error {
+	if r.Request.GetPreface() == "" || r.Publications > 0 {
 		return nil
 	}
-	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: r.request.GetPreface()}}})
+	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: r.Request.GetPreface()}}})
 	if err != nil {
 		return err
 	}
-	if err := bus.Publish(ctx, s.bus, buildbus.Log(r.id), raw, jetstream.WithMsgID(r.id+".preface")); err != nil {
-		return fmt.Errorf("beginning the log of %s: %w", r.id, err)
+	if err := bus.Publish(ctx, s.bus, buildbus.Log(r.ID), raw, jetstream.WithMsgID(r.ID+".preface")); err != nil {
+		return fmt.Errorf("beginning the log of %s: %w", r.ID, err)
 	}
 	return nil
 }
 
 // publish puts a job on the bus, and notes it only when the bus has it.
-func (s *Service) publish(ctx context.Context, r record) error {
-	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.id})
+func (s *Service) publish(ctx context.Context, r store.Record) error {
+	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.ID})
 	if err != nil {
 		return err
 	}
 	if err := s.preface(ctx, r); err != nil {
 		return err
 	}
-	c := capabilityOf(r)
+	c := r.Kind()
 	// It waited in SQL: the trace it belongs to is its request's.
-	err = bus.Publish(bus.WithTraceParent(ctx, r.traceParent), s.bus, buildbus.Job(c.engine, c.architecture, r.id), raw,
-		jetstream.WithMsgID(r.id+"."+strconv.FormatInt(r.publications, 10)))
+	err = bus.Publish(bus.WithTraceParent(ctx, r.TraceParent), s.bus, buildbus.Job(c.Engine, c.Architecture, r.ID), raw,
+		jetstream.WithMsgID(r.ID+"."+strconv.FormatInt(r.Publications, 10)))
 	if err != nil {
-		return fmt.Errorf("publishing %s: %w", r.id, err)
+		return fmt.Errorf("publishing %s: %w", r.ID, err)
 	}
-	return s.store.markPublished(ctx, r, s.deps.Now())
+	return s.store.MarkPublished(ctx, r, s.deps.Now())
 }

@@ -5,17 +5,19 @@ import (
 	"slices"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/build/engine"
 )
 
 // ListEngines returns what the workers can do now.
 func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	out := &buildv1.ListEnginesResponse{}
 	can := s.workers.capabilities()
-	for _, name := range []string{engineBuildKit, engineFreeze, engineSif, engineConda} {
+	for _, name := range []string{engine.BuildKit, engine.Freeze, engine.Sif, engine.Conda} {
 		e := &buildv1.Engine{Name: name}
 		for _, c := range can {
-			if c.engine == name && !slices.Contains(e.Architectures, c.architecture) {
-				e.Architectures = append(e.Architectures, c.architecture)
+			if c.Engine == name && !slices.Contains(e.Architectures, c.Architecture) {
+				e.Architectures = append(e.Architectures, c.Architecture)
 			}
 		}
 		slices.Sort(e.Architectures)

@@ -9,6 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 )
 
 const (
@@ -22,11 +25,11 @@ const (
 
 // expect fills in when a build that has not ended is likely to begin and to end, by
 // what others took; nothing where that is not known.
-func (s *Service) expect(ctx context.Context, r record, out *buildv1.AwaitBuildResponse) error {
-	e := estimate{s: s, now: s.deps.Now(), took: map[capability][]time.Duration{}}
+func (s *Service) expect(ctx context.Context, r store.Record, out *buildv1.AwaitBuildResponse) error {
+	e := estimate{s: s, now: s.deps.Now(), took: map[engine.Kind][]time.Duration{}}
 	start, end, err := e.of(ctx, r)
 	if err != nil {
-		return s.deps.DB.Fault("estimating a build", err)
+		return s.store.Fault("estimating a build", err)
 	}
 	if end != nil {
 		out.ExpectedEnd = proto.Float64(end.Seconds())
@@ -42,25 +45,25 @@ type estimate struct {
 	s   *Service
 	now time.Time
 	// took is how long builds of a kind took lately, the shortest first.
-	took map[capability][]time.Duration
+	took map[engine.Kind][]time.Duration
 }
 
 // of is when a build is likely to begin and to end, from now; nil is not known.
-func (e estimate) of(ctx context.Context, r record) (start, end *time.Duration, err error) {
+func (e estimate) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	switch {
-	case !r.isPending():
+	case !r.IsPending():
 		return nil, nil, nil
-	case !r.started.IsZero():
-		end, err = e.left(ctx, capabilityOf(r), r.started)
+	case !r.Started.IsZero():
+		end, err = e.left(ctx, r.Kind(), r.Started)
 		return nil, end, err
-	case len(r.request.GetPartIds()) > 0:
+	case len(r.Request.GetPartIds()) > 0:
 		end, err = e.ofParts(ctx, r)
 		return nil, end, err
 	}
 	if start, err = e.start(ctx, r); err != nil || start == nil {
 		return nil, nil, err
 	}
-	own, err := e.left(ctx, capabilityOf(r), e.now)
+	own, err := e.left(ctx, r.Kind(), e.now)
 	if err != nil || own == nil {
 		return nil, nil, err
 	}
@@ -69,14 +72,14 @@ func (e estimate) of(ctx context.Context, r record) (start, end *time.Duration, 
 
 // ofParts is when a build is likely to have ended that is made from others: after the
 // last of them, and what it takes itself.
-func (e estimate) ofParts(ctx context.Context, r record) (*time.Duration, error) {
+func (e estimate) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
 	var last time.Duration
-	for _, id := range r.request.GetPartIds() {
-		part, err := e.s.store.get(ctx, id)
+	for _, id := range r.Request.GetPartIds() {
+		part, err := e.s.store.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
-		if !part.isPending() {
+		if !part.IsPending() {
 			continue
 		}
 		_, end, err := e.of(ctx, part)
@@ -85,10 +88,10 @@ func (e estimate) ofParts(ctx context.Context, r record) (*time.Duration, error)
 		}
 		last = max(last, *end)
 	}
-	if r.request.GetRecipe().GetEngine() == engineIndex { // no work to speak of
+	if r.Request.GetRecipe().GetEngine() == engine.Index { // no work to speak of
 		return &last, nil
 	}
-	own, err := e.left(ctx, capabilityOf(r), e.now)
+	own, err := e.left(ctx, r.Kind(), e.now)
 	if err != nil || own == nil {
 		return nil, err
 	}
@@ -97,12 +100,12 @@ func (e estimate) ofParts(ctx context.Context, r record) (*time.Duration, error)
 
 // start is when a worker is likely to be free for a build: what runs on the workers
 // that could make it ends, and what waits before it is made, each in its time.
-func (e estimate) start(ctx context.Context, r record) (*time.Duration, error) {
-	able := e.s.workers.fit(capabilityOf(r))
+func (e estimate) start(ctx context.Context, r store.Record) (*time.Duration, error) {
+	able := e.s.workers.fit(r.Kind())
 	if able.slots == 0 {
 		return nil, nil
 	}
-	loads, err := e.s.store.loads(ctx, r, farthest+1)
+	loads, err := e.s.store.Loads(ctx, r, farthest+1)
 	if err != nil || len(loads) > farthest {
 		return nil, err
 	}
@@ -111,7 +114,7 @@ func (e estimate) start(ctx context.Context, r record) (*time.Duration, error) {
 		if !able.carries(l) {
 			continue
 		}
-		left, err := e.left(ctx, l.kind, l.since(e.now))
+		left, err := e.left(ctx, l.Kind, e.since(l))
 		if err != nil || left == nil {
 			return nil, err
 		}
@@ -122,11 +125,11 @@ func (e estimate) start(ctx context.Context, r record) (*time.Duration, error) {
 
 // left is how long a build of a kind is likely to go on that runs since a moment: the
 // median of those that took as long already; nil where there is none.
-func (e estimate) left(ctx context.Context, c capability, since time.Time) (*time.Duration, error) {
+func (e estimate) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
 	took, known := e.took[c]
 	if !known {
 		var err error
-		if took, err = e.s.store.lengths(ctx, c, e.now.Add(-lately), samples); err != nil {
+		if took, err = e.s.store.Lengths(ctx, c, e.now.Add(-lately), samples); err != nil {
 			return nil, err
 		}
 		slices.Sort(took)
@@ -140,43 +143,36 @@ func (e estimate) left(ctx context.Context, c capability, since time.Time) (*tim
 	return new(took[len(took)/2] - runs), nil
 }
 
-// load is a build that runs, or waits for a worker.
-type load struct {
-	kind capability
-	// worker has it since started; "" and zero while it waits.
-	worker  string
-	started time.Time
-}
-
-func (l load) since(now time.Time) time.Time {
-	if l.started.IsZero() {
-		return now
+// since is when what runs of a load began; what waits is as if it began now.
+func (e estimate) since(l store.Load) time.Time {
+	if l.Started.IsZero() {
+		return e.now
 	}
-	return l.started
+	return l.Started
 }
 
 // fitting is the live workers that can make a kind of builds.
 type fitting struct {
 	names map[string]bool
-	makes map[capability]bool
+	makes map[engine.Kind]bool
 	slots int
 }
 
 // carries says whether a build takes a slot of these workers, or may.
-func (f fitting) carries(l load) bool {
-	if l.worker != "" {
-		return f.names[l.worker]
+func (f fitting) carries(l store.Load) bool {
+	if l.Worker != "" {
+		return f.names[l.Worker]
 	}
-	return f.makes[l.kind]
+	return f.makes[l.Kind]
 }
 
 // fit finds the live workers that can make a kind of builds, and what else they make.
-func (w *workers) fit(c capability) fitting {
-	f := fitting{names: map[string]bool{}, makes: map[capability]bool{}}
+func (w *workers) fit(c engine.Kind) fitting {
+	f := fitting{names: map[string]bool{}, makes: map[engine.Kind]bool{}}
 	for _, s := range w.live() {
-		can := map[capability]bool{}
+		can := map[engine.Kind]bool{}
 		for _, k := range s.what.GetCapabilities() {
-			can[capability{k.GetEngine(), k.GetArchitecture()}] = true
+			can[engine.Kind{Engine: k.GetEngine(), Architecture: k.GetArchitecture()}] = true
 		}
 		if !can[c] {
 			continue

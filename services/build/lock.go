@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 )
 
 // A lock is what a request's Conda packages stood for when it was made. The engine
@@ -41,7 +39,7 @@ func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockReq
 	}
 	file, err := lockFile(locks)
 	if err != nil {
-		return nil, fmt.Errorf("reading the lock of %s: %w", rec.id, err)
+		return nil, fmt.Errorf("reading the lock of %s: %w", rec.ID, err)
 	}
 	text, err := file.Text(conda.LockFormat(req.GetFormat()))
 	if err != nil {
@@ -52,19 +50,19 @@ func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockReq
 }
 
 // locks are those of a build, or of the builds that it is made of: of all or of none.
-func (s *Service) locks(ctx context.Context, rec record) ([]*condav1.SolvePackagesResponse, error) {
-	ids := rec.request.GetPartIds()
+func (s *Service) locks(ctx context.Context, rec store.Record) ([]*condav1.SolvePackagesResponse, error) {
+	ids := rec.Request.GetPartIds()
 	if len(ids) == 0 {
-		ids = []string{rec.id}
+		ids = []string{rec.ID}
 	}
 	var out []*condav1.SolvePackagesResponse
 	for _, id := range ids {
-		l, err := s.store.lock(ctx, id)
+		l, err := s.store.Lock(ctx, id)
 		switch {
 		case errors.Is(err, fault.NotFound):
 			return nil, err
 		case err != nil:
-			return nil, s.deps.DB.Fault("reading a lock", err)
+			return nil, s.store.Fault("reading a lock", err)
 		case l.GetPrivate(): // whoever knows the build's id could read it
 			return nil, fault.NotFound.Newf("The lock of the build is not shown, since a channel was read with a login")
 		}
@@ -94,18 +92,4 @@ func lockFile(locks []*condav1.SolvePackagesResponse) (conda.Lock, error) {
 		}
 	}
 	return out, nil
-}
-
-// checkLock looks at what is to be kept.
-func checkLock(l *condav1.SolvePackagesResponse) error {
-	n := len(l.GetAnswer().GetLocks())
-	switch {
-	case l == nil:
-		return nil
-	case n == 0 || len(l.GetRecords()) != n || len(l.GetSubdirs()) != n:
-		return fault.Invalid.Newf("The build's lock is malformed")
-	case proto.Size(l) > limits.BuildLock:
-		return fault.Invalid.Newf("The build's lock has %d bytes, and may have %d", proto.Size(l), limits.BuildLock)
-	}
-	return nil
 }

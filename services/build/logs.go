@@ -26,7 +26,7 @@ func (s *Service) foldLogs(ctx context.Context, id string) error {
 	return s.readBus(ctx, id, func(chunk *buildv1.LogChunk) error {
 		first := next
 		next += int64(len(chunk.GetEntries()))
-		return s.store.putLog(ctx, id, first, chunk)
+		return s.store.PutLog(ctx, id, first, chunk)
 	})
 }
 
@@ -117,21 +117,21 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 		if err != nil {
 			return err
 		}
-		if !rec.isPending() {
-			if err := s.storedLog(ctx, rec.id, out); err != nil {
+		if !rec.IsPending() {
+			if err := s.storedLog(ctx, rec.ID, out); err != nil {
 				return err
 			}
 			return stream.Send(&buildv1.StreamLogsResponse{Ended: outcome(rec)})
 		}
 		if !req.GetFollow() {
-			return s.writtenLog(ctx, rec.id, out)
+			return s.writtenLog(ctx, rec.ID, out)
 		}
 		if log == nil {
-			tail, done := s.tails.enter(rec.id)
+			tail, done := s.tails.enter(rec.ID)
 			defer done()
 			log = tail
 		}
-		if err := s.liveLog(ctx, rec.id, log, ended, out); err != nil {
+		if err := s.liveLog(ctx, rec.ID, log, ended, out); err != nil {
 			return err
 		}
 	}
@@ -176,17 +176,17 @@ func (w *lineWriter) add(c *buildv1.LogChunk) error {
 
 // storedLog begins with the part that holds the first line that the reader lacks.
 func (s *Service) storedLog(ctx context.Context, id string, out *lineWriter) error {
-	from, err := s.store.logBefore(ctx, id, out.after+1)
+	from, err := s.store.LogBefore(ctx, id, out.after+1)
 	if err != nil {
-		return s.deps.DB.Fault("reading a log", err)
+		return s.store.Fault("reading a log", err)
 	}
 	for {
-		first, chunk, err := s.store.logAfter(ctx, id, from)
+		first, chunk, err := s.store.LogAfter(ctx, id, from)
 		if errors.Is(err, fault.NotFound) {
 			return nil
 		}
 		if err != nil {
-			return s.deps.DB.Fault("reading a log", err)
+			return s.store.Fault("reading a log", err)
 		}
 		if err := out.chunk(first, chunk); err != nil {
 			return err

@@ -11,23 +11,21 @@ import (
 	"github.com/regclient/regclient/types/ref"
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// engineIndex makes an index over the images of other builds. It is a matter of
-// one small document, so the build room does it itself, when the parts are there.
-const engineIndex = "index"
-
 // isIndex says whether a build is an index over others.
-func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engineIndex }
+func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engine.Index }
 
 // closeIndexes ends the indexes whose parts have ended. Two replicas may do the
 // same: it gives the same bytes.
 func (s *Service) closeIndexes(ctx context.Context) {
-	open, err := s.store.openIndexes(ctx)
+	open, err := s.store.OpenIndexes(ctx)
 	if err != nil {
 		s.troubled(ctx, "Indexes cannot be read", err)
 		return
@@ -39,7 +37,7 @@ func (s *Service) closeIndexes(ctx context.Context) {
 	}
 }
 
-func (s *Service) closeIndex(ctx context.Context, r record) error {
+func (s *Service) closeIndex(ctx context.Context, r store.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	parts, err := s.settled(ctx, r)
@@ -59,40 +57,40 @@ func (s *Service) closeIndex(ctx context.Context, r record) error {
 	chunk := &buildv1.LogChunk{}
 	for _, p := range parts {
 		chunk.Entries = append(chunk.Entries, &buildv1.LogEntry{
-			Text: fmt.Sprintf("%s: %s, built by %s", p.request.GetRecipe().GetPlatform(), p.digest, p.id),
+			Text: fmt.Sprintf("%s: %s, built by %s", p.Request.GetRecipe().GetPlatform(), p.Digest, p.ID),
 		})
 	}
-	if err := s.store.putLog(ctx, r.id, 1, chunk); err != nil {
+	if err := s.store.PutLog(ctx, r.ID, 1, chunk); err != nil {
 		return err
 	}
-	return s.finish(ctx, &buildv1.Result{BuildId: r.id, Succeeded: true, Digest: index.Digest.String()})
+	return s.finish(ctx, &buildv1.Result{BuildId: r.ID, Succeeded: true, Digest: index.Digest.String()})
 }
 
-func (s *Service) pushIndex(ctx context.Context, r record, parts []record) (oci.Document, error) {
-	t := r.request.GetTarget()
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(r.request.GetIdentity()), t.GetRegistry(), t.GetRepository())
+func (s *Service) pushIndex(ctx context.Context, r store.Record, parts []store.Record) (oci.Document, error) {
+	t := r.Request.GetTarget()
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(r.Request.GetIdentity()), t.GetRegistry(), t.GetRepository())
 	if err != nil {
 		return oci.Document{}, err
 	}
 	var images []oci.Part
 	for _, p := range parts {
-		from := p.request.GetTarget()
+		from := p.Request.GetTarget()
 		repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
-		doc, err := s.deps.Upstream.Manifest(ctx, repo, p.digest, access)
+		doc, err := s.deps.Upstream.Manifest(ctx, repo, p.Digest, access)
 		if err != nil {
 			return oci.Document{}, err
 		}
-		platform, err := oci.ParsePlatform(p.request.GetRecipe().GetPlatform())
+		platform, err := oci.ParsePlatform(p.Request.GetRecipe().GetPlatform())
 		if err != nil {
 			return oci.Document{}, err
 		}
 		images = append(images, oci.Part{Image: doc, Platform: platform})
 	}
-	index, err := oci.Join(images, map[string]string{annotationID: r.id, annotationDigest: r.request.GetContentDigest()})
+	index, err := oci.Join(images, map[string]string{annotationID: r.ID, annotationDigest: r.Request.GetContentDigest()})
 	if err != nil {
 		return index, err
 	}
-	name, err := ref.New(image(t))
+	name, err := ref.New(store.Image(t))
 	if err != nil {
 		return index, err
 	}

@@ -9,22 +9,15 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/fault"
-)
-
-// Engines that work on images as they lie in registries, whatever they are for.
-const (
-	engineBuildKit  = "buildkit"
-	engineFreeze    = "freeze"
-	engineSif       = "sif"
-	engineConda     = "conda"
-	anyArchitecture = "any"
 )
 
 // checkParts looks at the builds that a build is made from.
 func checkParts(req *buildv1.SubmitBuildRequest) error {
 	t := req.GetTarget()
-	if !isIndex(req) && (req.GetRecipe().GetEngine() != engineSif || len(req.GetParts()) != 1) {
+	if !isIndex(req) && (req.GetRecipe().GetEngine() != engine.Sif || len(req.GetParts()) != 1) {
 		return fault.Invalid.Newf("Only an index or a Singularity image is made from other builds")
 	}
 	for _, part := range req.GetParts() {
@@ -42,7 +35,7 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 // itself.
 func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if !isIndex(req) {
-		if err := s.workers.able(capability{req.GetRecipe().GetEngine(), architecture(req.GetRecipe())}); err != nil {
+		if err := s.workers.able(engine.KindOf(req.GetRecipe())); err != nil {
 			return nil, err
 		}
 	}
@@ -66,7 +59,7 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 			return nil, err
 		}
 	} else {
-		rec.counted = neverCounted
+		rec.Counted = store.NeverCounted
 	}
 	won, err := s.write(ctx, rec)
 	if err != nil || !won {
@@ -76,35 +69,35 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	wake(s.queued)
 	wake(s.admitted)
-	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
 // settled returns the builds that a build is made from, when all have made their
 // images; nil while one has not. One that failed ends the build.
-func (s *Service) settled(ctx context.Context, r record) ([]record, error) {
-	parts := make([]record, len(r.request.GetPartIds()))
-	for i, id := range r.request.GetPartIds() {
+func (s *Service) settled(ctx context.Context, r store.Record) ([]store.Record, error) {
+	parts := make([]store.Record, len(r.Request.GetPartIds()))
+	for i, id := range r.Request.GetPartIds() {
 		var err error
-		if parts[i], err = s.store.get(ctx, id); err != nil {
+		if parts[i], err = s.store.Get(ctx, id); err != nil {
 			return nil, err
 		}
-		if parts[i].isPending() {
+		if parts[i].IsPending() {
 			return nil, nil
 		}
 	}
 	for _, p := range parts {
-		if !p.succeeded {
-			return nil, s.fail(ctx, r, p.reason, fmt.Sprintf("The build %s for %s failed: %s", p.id, p.request.GetRecipe().GetPlatform(), p.message))
+		if !p.Succeeded {
+			return nil, s.fail(ctx, r, p.Reason, fmt.Sprintf("The build %s for %s failed: %s", p.ID, p.Request.GetRecipe().GetPlatform(), p.Message))
 		}
 	}
 	return parts, nil
 }
 
 // ready leaves out the builds that wait for others.
-func (s *Service) ready(ctx context.Context, waiting []record) ([]record, error) {
+func (s *Service) ready(ctx context.Context, waiting []store.Record) ([]store.Record, error) {
 	out := waiting[:0]
 	for _, r := range waiting {
-		if len(r.request.GetPartIds()) > 0 {
+		if len(r.Request.GetPartIds()) > 0 {
 			parts, err := s.settled(ctx, r)
 			if err != nil {
 				return nil, err
@@ -120,20 +113,20 @@ func (s *Service) ready(ctx context.Context, waiting []record) ([]record, error)
 
 // recipe is what a worker is to make. The image that another build has made is its
 // source.
-func (s *Service) recipe(ctx context.Context, r record) (*buildv1.Recipe, error) {
-	recipe := r.request.GetRecipe()
-	if len(r.request.GetPartIds()) == 0 {
+func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, error) {
+	recipe := r.Request.GetRecipe()
+	if len(r.Request.GetPartIds()) == 0 {
 		return recipe, nil
 	}
 	parts, err := s.settled(ctx, r)
 	if err != nil {
-		return nil, s.deps.DB.Fault("reading what a build is made from", err)
+		return nil, s.store.Fault("reading what a build is made from", err)
 	}
 	if len(parts) != 1 {
-		return nil, fault.NotFound.Newf("What the build %s is made from is not there", r.id)
+		return nil, fault.NotFound.Newf("What the build %s is made from is not there", r.ID)
 	}
-	t := parts[0].request.GetTarget()
+	t := parts[0].Request.GetTarget()
 	recipe = proto.CloneOf(recipe)
-	recipe.Source = &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: parts[0].digest}
+	recipe.Source = &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: parts[0].Digest}
 	return recipe, nil
 }

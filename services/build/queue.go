@@ -11,6 +11,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/caller"
 )
 
@@ -21,22 +23,22 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	if err := gate.Administrator(ctx, "The queue is shown to the platform's administrator"); err != nil {
 		return nil, err
 	}
-	all, err := s.store.unfinished(ctx)
+	all, err := s.store.Unfinished(ctx)
 	if err != nil {
-		return nil, s.deps.DB.Fault("counting builds", err)
+		return nil, s.store.Fault("counting builds", err)
 	}
 	live := s.workers.live()
 	for _, c := range s.workers.capabilities() {
 		if _, busy := all[c]; !busy {
-			all[c] = unfinished{} // one that has nothing to do is shown, too
+			all[c] = store.Unfinished{} // one that has nothing to do is shown, too
 		}
 	}
-	kinds := slices.SortedFunc(maps.Keys(all), func(a, b capability) int {
-		return cmp.Or(cmp.Compare(a.engine, b.engine), cmp.Compare(a.architecture, b.architecture))
+	kinds := slices.SortedFunc(maps.Keys(all), func(a, b engine.Kind) int {
+		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Architecture, b.Architecture))
 	})
 	out := &buildv1.GetQueueResponse{}
 	for _, c := range kinds {
-		out.Backlog = append(out.Backlog, all[c].shown(c))
+		out.Backlog = append(out.Backlog, shown(c, all[c]))
 	}
 	for _, w := range live {
 		out.Workers = append(out.Workers, w.shown())
@@ -45,12 +47,12 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	return out, nil
 }
 
-func (u unfinished) shown(c capability) *buildv1.Backlog {
+func shown(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
 	b := &buildv1.Backlog{
-		Engine: proto.String(c.engine), Architecture: proto.String(c.architecture), Queued: proto.Int32(int32(u.queued)), Running: proto.Int32(int32(u.running)),
+		Engine: proto.String(c.Engine), Architecture: proto.String(c.Architecture), Queued: proto.Int32(int32(u.Queued)), Running: proto.Int32(int32(u.Running)),
 	}
-	if u.queued > 0 {
-		b.WaitingSince = timestamppb.New(u.oldest)
+	if u.Queued > 0 {
+		b.WaitingSince = timestamppb.New(u.Oldest)
 	}
 	return b
 }

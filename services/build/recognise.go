@@ -8,6 +8,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -30,53 +31,53 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 		return nil, anotherImage(req)
 	}
 	now := s.deps.Now()
-	r := &record{
-		request: withoutData(req), owner: owner(ctx, req), created: now, completed: now, counted: neverCounted,
-		succeeded: true, digest: doc.Digest.String(),
+	r := &store.Record{
+		Request: withoutData(req), Owner: owner(ctx, req), Created: now, Completed: now, Counted: store.NeverCounted,
+		Succeeded: true, Digest: doc.Digest.String(),
 	}
 	n := numberOf(notes[annotationID], req.GetContentId())
 	if n > 0 {
-		r.renumber(n)
-		known, err := s.store.get(ctx, r.id)
+		r.Renumber(n)
+		known, err := s.store.Get(ctx, r.ID)
 		switch {
 		case errors.Is(err, fault.NotFound):
 			return s.remember(ctx, r)
 		case err != nil:
-			return nil, s.deps.DB.Fault("reading a build", err)
-		case known.isPending() && isSame(known, r):
+			return nil, s.store.Fault("reading a build", err)
+		case known.IsPending() && isSame(known, r):
 			return nil, nil // its worker has not said yet how it ended
-		case known.succeeded && isSame(known, r):
-			return s.cached(known.id), nil
+		case known.Succeeded && isSame(known, r):
+			return s.cached(known.ID), nil
 		}
 	}
 	// What says nothing of its build is the same whichever it was; and the image of a
 	// build that failed afterwards is as good as any.
-	last, err := s.store.lastNumber(ctx, req.GetContentId())
+	last, err := s.store.LastNumber(ctx, req.GetContentId())
 	if err != nil {
-		return nil, s.deps.DB.Fault("numbering a build", err)
+		return nil, s.store.Fault("numbering a build", err)
 	}
-	r.renumber(last + 1)
+	r.Renumber(last + 1)
 	return s.remember(ctx, r)
 }
 
 // isSame says whether two builds are of one image.
-func isSame(a record, b *record) bool {
-	return a.request.GetContentDigest() == b.request.GetContentDigest() && a.request.GetScope() == b.request.GetScope() &&
-		image(a.request.GetTarget()) == image(b.request.GetTarget())
+func isSame(a store.Record, b *store.Record) bool {
+	return a.Request.GetContentDigest() == b.Request.GetContentDigest() && a.Request.GetScope() == b.Request.GetScope() &&
+		store.Image(a.Request.GetTarget()) == store.Image(b.Request.GetTarget())
 }
 
 // remember writes the record of an image that is there.
-func (s *Service) remember(ctx context.Context, r *record) (*buildv1.SubmitBuildResponse, error) {
+func (s *Service) remember(ctx context.Context, r *store.Record) (*buildv1.SubmitBuildResponse, error) {
 	won, err := s.write(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	if won {
-		return s.cached(r.id), nil
+		return s.cached(r.ID), nil
 	}
-	known, err := s.store.get(ctx, r.id)
-	if err == nil && known.succeeded && isSame(known, r) {
-		return s.cached(known.id), nil // another request was faster
+	known, err := s.store.Get(ctx, r.ID)
+	if err == nil && known.Succeeded && isSame(known, r) {
+		return s.cached(known.ID), nil // another request was faster
 	}
 	return nil, nil // it is looked for again
 }
@@ -85,7 +86,7 @@ func (s *Service) remember(ctx context.Context, r *record) (*buildv1.SubmitBuild
 func numberOf(id, contentID string) int64 {
 	number, ok := strings.CutPrefix(id, contentID+"_")
 	n, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || !isID(id) || n > maxNumber {
+	if !ok || err != nil || !isID(id) || n > store.MaxNumber {
 		return 0
 	}
 	return n

@@ -14,6 +14,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
@@ -75,18 +76,18 @@ func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg) {
 // its ticket is for, and nothing else: who can write on the bus could otherwise
 // end any build, with any image.
 func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
-	rec, err := s.store.get(ctx, r.GetBuildId())
+	rec, err := s.store.Get(ctx, r.GetBuildId())
 	if err != nil {
 		return err
 	}
-	if rec.isPending() {
-		holder, err := s.store.byTicket(ctx, hash(r.GetTicket()))
+	if rec.IsPending() {
+		holder, err := s.store.ByTicket(ctx, hash(r.GetTicket()))
 		if err != nil && !errors.Is(err, fault.NotFound) {
 			return err
 		}
-		if holder.id != rec.id {
+		if holder.ID != rec.ID {
 			s.deps.Log.WarnContext(ctx, "A result was ignored: its ticket is not that of the build's newest delivery",
-				"build_id", rec.id, "delivery", r.GetDelivery())
+				"build_id", rec.ID, "delivery", r.GetDelivery())
 			return nil
 		}
 	}
@@ -96,7 +97,7 @@ func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
 // finish ends a build: the log goes to SQL, then the result, then everybody is
 // told, also when the result was known. It may be repeated.
 func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
-	rec, err := s.store.get(ctx, r.GetBuildId())
+	rec, err := s.store.Get(ctx, r.GetBuildId())
 	if err != nil {
 		return err
 	}
@@ -108,8 +109,8 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 			return err
 		}
 	}
-	if rec.isPending() && (r.GetSucceeded() || rec.delivery <= int64(r.GetDelivery())) {
-		if err := s.foldLogs(ctx, rec.id); err != nil {
+	if rec.IsPending() && (r.GetSucceeded() || rec.Delivery <= int64(r.GetDelivery())) {
+		if err := s.foldLogs(ctx, rec.ID); err != nil {
 			return err
 		}
 		if err := s.complete(ctx, rec, r); err != nil {
@@ -119,17 +120,17 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 			s.troubled(ctx, "What a build left on the bus was not removed", err)
 		}
 	}
-	return s.deps.Bus.Publish(buildbus.Done(rec.id), nil)
+	return s.deps.Bus.Publish(buildbus.Done(rec.ID), nil)
 }
 
 // takeBack queues a build again that a worker could not end before it stopped:
 // that counts as no delivery.
-func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) error {
+func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Result) error {
 	// The worker may have stopped before it asked about the job.
-	if !rec.isPending() || rec.delivery > int64(r.GetDelivery()) {
+	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return nil
 	}
-	if err := s.store.release(ctx, rec.id); err != nil {
+	if err := s.store.Release(ctx, rec.ID); err != nil {
 		return err
 	}
 	wake(s.queued)
@@ -137,24 +138,24 @@ func (s *Service) takeBack(ctx context.Context, rec record, r *buildv1.Result) e
 }
 
 // removeLog takes a build's log from the bus.
-func (s *Service) removeLog(ctx context.Context, r record) error {
+func (s *Service) removeLog(ctx context.Context, r store.Record) error {
 	stream, err := s.bus.Stream(ctx, buildbus.LogStream)
 	if err != nil {
 		return err
 	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(buildbus.Log(r.id)))
+	return stream.Purge(ctx, jetstream.WithPurgeSubject(buildbus.Log(r.ID)))
 }
 
 // removeJob takes a build's job from the bus. It is deleted, not purged: when a subject
 // is purged, NATS 2.9 forgets every other job that a worker has in hand, and gives it to
 // nobody once that worker is lost.
-func (s *Service) removeJob(ctx context.Context, r record) error {
+func (s *Service) removeJob(ctx context.Context, r store.Record) error {
 	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
 	if err != nil {
 		return err
 	}
-	c := capabilityOf(r)
-	job, err := stream.GetLastMsgForSubject(ctx, buildbus.Job(c.engine, c.architecture, r.id))
+	c := r.Kind()
+	job, err := stream.GetLastMsgForSubject(ctx, buildbus.Job(c.Engine, c.Architecture, r.ID))
 	if err == nil {
 		err = stream.DeleteMsg(ctx, job.Sequence)
 	}
@@ -164,9 +165,9 @@ func (s *Service) removeJob(ctx context.Context, r record) error {
 	return err
 }
 
-func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) error {
+func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Result) error {
 	now := s.deps.Now()
-	ended, err := s.store.complete(ctx, r, now)
+	ended, err := s.store.Complete(ctx, r, now)
 	if err != nil || !ended {
 		return err
 	}
@@ -176,25 +177,25 @@ func (s *Service) complete(ctx context.Context, rec record, r *buildv1.Result) e
 	}
 	s.noteCache(ctx, rec, r)
 	s.metrics.ended.WithLabelValues(reason).Inc()
-	if !rec.started.IsZero() {
-		s.metrics.seconds.WithLabelValues("queued").Observe(rec.started.Sub(rec.created).Seconds())
-		s.metrics.seconds.WithLabelValues("running").Observe(now.Sub(rec.started).Seconds())
+	if !rec.Started.IsZero() {
+		s.metrics.seconds.WithLabelValues("queued").Observe(rec.Started.Sub(rec.Created).Seconds())
+		s.metrics.seconds.WithLabelValues("running").Observe(now.Sub(rec.Started).Seconds())
 	}
-	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.id, "reason", reason, "image", image(rec.request.GetTarget()),
-		"digest", r.GetDigest(), "ms", now.Sub(rec.created).Milliseconds())
+	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.ID, "reason", reason, "image", store.Image(rec.Request.GetTarget()),
+		"digest", r.GetDigest(), "ms", now.Sub(rec.Created).Milliseconds())
 	return nil
 }
 
 // fail ends a build without a worker's word, unless a worker took it after r was read.
-func (s *Service) fail(ctx context.Context, r record, reason, message string) error {
+func (s *Service) fail(ctx context.Context, r store.Record, reason, message string) error {
 	return s.finish(ctx, &buildv1.Result{
-		BuildId: r.id, Delivery: int32(r.delivery), Reason: reason, Message: message,
+		BuildId: r.ID, Delivery: int32(r.Delivery), Reason: reason, Message: message,
 	})
 }
 
 // failAnyway ends a build whoever has it by now.
-func (s *Service) failAnyway(ctx context.Context, r record, reason, message string) error {
-	r.delivery = math.MaxInt32
+func (s *Service) failAnyway(ctx context.Context, r store.Record, reason, message string) error {
+	r.Delivery = math.MaxInt32
 	return s.fail(ctx, r, reason, message)
 }
 
@@ -232,8 +233,8 @@ func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) e
 	if err := proto.Unmarshal(raw.Data, job); err != nil {
 		return err
 	}
-	rec, err := s.store.get(ctx, job.GetBuildId())
-	if err != nil || !rec.isPending() {
+	rec, err := s.store.Get(ctx, job.GetBuildId())
+	if err != nil || !rec.IsPending() {
 		return ignoreNotFound(err)
 	}
 	return s.fail(ctx, rec, reasonInternal, fmt.Sprintf("%d workers were lost while they built it", deliveries))

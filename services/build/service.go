@@ -8,7 +8,6 @@ package build
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -22,6 +21,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/build/migrations"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/bus/metricsbus"
@@ -31,11 +32,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
-
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS { return sqldb.Folder(migrations) }
+func Migrations() fs.FS { return migrations.FS() }
 
 // Deps is what the service works with.
 type Deps struct {
@@ -84,7 +82,7 @@ type Service struct {
 	buildv1.UnimplementedBuildServiceServer
 	buildv1.UnimplementedWorkServiceServer
 	deps    Deps
-	store   store
+	store   store.Store
 	bus     jetstream.JetStream
 	space   *sqldb.Space
 	workers *workers
@@ -105,7 +103,7 @@ func New(d Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		deps: d, store: store{d.DB}, bus: js,
+		deps: d, store: store.New(d.DB), bus: js,
 		space:   sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
 		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),

@@ -10,6 +10,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/paging"
@@ -22,13 +24,13 @@ var ids = regexp.MustCompile(`^[0-9a-f]{16}_[0-9]{1,9}$`)
 func isID(s string) bool { return ids.MatchString(s) }
 
 // read reads a build; fault.NotFound when there is none.
-func (s *Service) read(ctx context.Context, id string) (record, error) {
+func (s *Service) read(ctx context.Context, id string) (store.Record, error) {
 	if !isID(id) {
-		return record{}, unknownBuild(nil)
+		return store.Record{}, store.UnknownBuild(nil)
 	}
-	rec, err := s.store.get(ctx, id)
+	rec, err := s.store.Get(ctx, id)
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		return rec, s.deps.DB.Fault("reading a build", err)
+		return rec, s.store.Fault("reading a build", err)
 	}
 	return rec, err
 }
@@ -61,12 +63,12 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 	if err != nil {
 		return nil, err
 	}
-	b, recipe := s.describe(rec), rec.request.GetRecipe()
-	if recipe.GetEngine() != engineConda { // else these are a few lines of it
+	b, recipe := s.describe(rec), rec.Request.GetRecipe()
+	if recipe.GetEngine() != engine.Conda { // else these are a few lines of it
 		b.ContainerFile = rpc.Optional(recipe.GetContainerFile())
 	}
 	b.CondaFile, b.BuildCompression = rpc.Optional(recipe.GetCondaFile()), recipe.GetCompression()
-	b.ContentDigest = rpc.Optional(rec.request.GetContentDigest())
+	b.ContentDigest = rpc.Optional(rec.Request.GetContentDigest())
 	if recipe, err = s.first(ctx, rec); err != nil {
 		return nil, err
 	}
@@ -78,16 +80,16 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 }
 
 // first is the recipe of a build, or of the first of those that it is made from.
-func (s *Service) first(ctx context.Context, rec record) (*buildv1.Recipe, error) {
-	ids := rec.request.GetPartIds()
+func (s *Service) first(ctx context.Context, rec store.Record) (*buildv1.Recipe, error) {
+	ids := rec.Request.GetPartIds()
 	if len(ids) == 0 {
-		return rec.request.GetRecipe(), nil
+		return rec.Request.GetRecipe(), nil
 	}
 	part, err := s.read(ctx, ids[0])
 	if errors.Is(err, fault.NotFound) { // forgotten by now
 		return nil, nil
 	}
-	return part.request.GetRecipe(), err
+	return part.Request.GetRecipe(), err
 }
 
 // LocateBuild returns where the image of a build is, or will be.
@@ -96,37 +98,45 @@ func (s *Service) LocateBuild(ctx context.Context, req *buildv1.LocateBuildReque
 	if err != nil {
 		return nil, err
 	}
-	recipe, now, t := rec.request.GetRecipe(), outcome(rec), rec.request.GetTarget()
+	recipe, now, t := rec.Request.GetRecipe(), outcome(rec), rec.Request.GetTarget()
 	own := s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository())
 	return &buildv1.LocateBuildResponse{
 		Target: t, Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
-		Frozen: !own && (recipe.GetConfig() != nil || recipe.GetEngine() == engineFreeze || recipe.GetEngine() == engineSif),
+		Frozen: !own && (recipe.GetConfig() != nil || recipe.GetEngine() == engine.Freeze || recipe.GetEngine() == engine.Sif),
 		Added:  own && recipe.GetConfig() != nil,
-		Scope:  rec.request.GetScope(), Identity: rec.request.GetIdentity(),
-		State: now.GetState(), Reason: rec.reason, Message: rec.message,
+		Scope:  rec.Request.GetScope(), Identity: rec.Request.GetIdentity(),
+		State: now.GetState(), Reason: rec.Reason, Message: rec.Message,
 	}, nil
 }
 
-// describe is what every face shows of a build.
-func (s *Service) describe(r record) *buildv1.Build {
-	b := &buildv1.Build{
-		BuildId: proto.String(r.id), Status: proto.String("PENDING"),
-		TargetImage: proto.String(nameOf(r.request)), Platform: rpc.Optional(r.request.GetRecipe().GetPlatform()),
-		StartTime: timestamppb.New(r.created),
+// nameOf is the name of what a build makes, as it is pulled.
+func nameOf(req *buildv1.SubmitBuildRequest) string {
+	if req.GetRecipe().GetFormat() == "sif" {
+		return "oras://" + store.Image(req.GetTarget())
 	}
-	if t := r.request.GetTarget(); s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository()) {
+	return store.Image(req.GetTarget())
+}
+
+// describe is what every face shows of a build.
+func (s *Service) describe(r store.Record) *buildv1.Build {
+	b := &buildv1.Build{
+		BuildId: proto.String(r.ID), Status: proto.String("PENDING"),
+		TargetImage: proto.String(nameOf(r.Request)), Platform: rpc.Optional(r.Request.GetRecipe().GetPlatform()),
+		StartTime: timestamppb.New(r.Created),
+	}
+	if t := r.Request.GetTarget(); s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository()) {
 		b.Served = proto.Bool(true)
 	}
-	if id := r.request.GetIdentity(); id != nil {
+	if id := r.Request.GetIdentity(); id != nil {
 		b.UserId = proto.Float64(float64(id.GetUserId()))
 	}
-	if r.isPending() {
+	if r.IsPending() {
 		return b
 	}
 	b.Status = proto.String("COMPLETED")
-	b.Succeeded = proto.Bool(r.succeeded)
-	b.Duration = proto.Float64(r.completed.Sub(r.created).Seconds())
-	b.Reason, b.Message, b.Digest = rpc.Optional(r.reason), rpc.Optional(r.message), rpc.Optional(r.digest)
+	b.Succeeded = proto.Bool(r.Succeeded)
+	b.Duration = proto.Float64(r.Completed.Sub(r.Created).Seconds())
+	b.Reason, b.Message, b.Digest = rpc.Optional(r.Reason), rpc.Optional(r.Message), rpc.Optional(r.Digest)
 	return b
 }
 
@@ -141,9 +151,9 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.ofUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, offset)
+	list, total, err := s.store.OfUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, offset)
 	if err != nil {
-		return nil, s.deps.DB.Fault("listing builds", err)
+		return nil, s.store.Fault("listing builds", err)
 	}
 	out := &buildv1.ListBuildsResponse{TotalSize: proto.Int32(total)}
 	for _, r := range list {

@@ -10,6 +10,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -21,18 +23,18 @@ import (
 // hasSteps says whether it is known from the request that steps have to be run on the
 // image of its packages.
 func hasSteps(r *buildv1.Recipe) bool {
-	return r.GetEngine() == engineConda && (r.GetContainerFile() != "" || len(r.GetFiles()) > 0)
+	return r.GetEngine() == engine.Conda && (r.GetContainerFile() != "" || len(r.GetFiles()) > 0)
 }
 
 // inSteps is who makes the rest of a recipe for Conda packages.
-func inSteps(r *buildv1.Recipe) capability {
-	return capability{engineBuildKit, architecture(&buildv1.Recipe{Engine: engineBuildKit, Platform: r.GetPlatform()})}
+func inSteps(r *buildv1.Recipe) engine.Kind {
+	return engine.KindOf(&buildv1.Recipe{Engine: engine.BuildKit, Platform: r.GetPlatform()})
 }
 
 // can says whether somebody can make all of a recipe: fault.Unsupported, with the
 // reason, where nobody can.
 func (s *Service) can(r *buildv1.Recipe) error {
-	if err := s.workers.able(capability{r.GetEngine(), architecture(r)}); err != nil || !hasSteps(r) {
+	if err := s.workers.able(engine.KindOf(r)); err != nil || !hasSteps(r) {
 		return err
 	}
 	return s.workers.able(inSteps(r))
@@ -41,12 +43,12 @@ func (s *Service) can(r *buildv1.Recipe) error {
 // buildInSteps queues a build again whose engine found that something has to be run on
 // the image that it has pushed. Where nobody can run it it is false, and the result ends
 // the build and says why.
-func (s *Service) buildInSteps(ctx context.Context, rec record, r *buildv1.Result) (goesOn bool, err error) {
-	if !rec.isPending() || rec.delivery > int64(r.GetDelivery()) {
+func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1.Result) (goesOn bool, err error) {
+	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return true, nil
 	}
-	recipe := rec.request.GetRecipe()
-	if recipe.GetEngine() != engineConda || digest.Digest(r.GetDigest()).Validate() != nil {
+	recipe := rec.Request.GetRecipe()
+	if recipe.GetEngine() != engine.Conda || digest.Digest(r.GetDigest()).Validate() != nil {
 		return false, nil //nolint:nilerr // there is nothing to go on from, and the result says why there is no image
 	}
 	if err := s.workers.able(inSteps(recipe)); err != nil {
@@ -55,12 +57,12 @@ func (s *Service) buildInSteps(ctx context.Context, rec record, r *buildv1.Resul
 		}
 		return false, nil
 	}
-	next := proto.CloneOf(rec.request)
-	next.Recipe = rest(rec.request, r)
-	if err := s.store.reroute(ctx, rec.id, next); err != nil {
+	next := proto.CloneOf(rec.Request)
+	next.Recipe = rest(rec.Request, r)
+	if err := s.store.Reroute(ctx, rec.ID, next); err != nil {
 		return false, err
 	}
-	s.deps.Log.InfoContext(ctx, "A build goes on in steps", "build_id", rec.id, "image", r.GetDigest(), "why", r.GetMessage())
+	s.deps.Log.InfoContext(ctx, "A build goes on in steps", "build_id", rec.ID, "image", r.GetDigest(), "why", r.GetMessage())
 	wake(s.queued)
 	return true, nil
 }
@@ -68,7 +70,7 @@ func (s *Service) buildInSteps(ctx context.Context, rec record, r *buildv1.Resul
 // rest is what is left to be made of a build, from what its first part has pushed.
 func rest(req *buildv1.SubmitBuildRequest, r *buildv1.Result) *buildv1.Recipe {
 	out, to := proto.CloneOf(req.GetRecipe()), req.GetTarget()
-	out.Engine, out.LockDigest = engineBuildKit, ""
+	out.Engine, out.LockDigest = engine.BuildKit, ""
 	out.Source = &containerv1.Source{Registry: to.GetRegistry(), Repository: to.GetRepository(), Reference: r.GetDigest()}
 	out.ContainerFile = r.GetSteps().GetContainerFile() + out.GetContainerFile()
 	out.Files = slices.Concat(out.GetFiles(), r.GetSteps().GetFiles())
@@ -76,4 +78,4 @@ func rest(req *buildv1.SubmitBuildRequest, r *buildv1.Result) *buildv1.Recipe {
 }
 
 // isRest says whether a recipe goes on from what the same build has pushed before.
-func isRest(r *buildv1.Recipe) bool { return r.GetEngine() == engineBuildKit && r.GetSource() != nil }
+func isRest(r *buildv1.Recipe) bool { return r.GetEngine() == engine.BuildKit && r.GetSource() != nil }

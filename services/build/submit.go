@@ -11,6 +11,8 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -51,29 +53,16 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return fault.Invalid.Newf("The content's digest is malformed")
 	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
 		return fault.Invalid.Newf("The build has no target")
-	case checkLock(req.GetLock()) != nil:
-		return checkLock(req.GetLock())
+	case store.CheckLock(req.GetLock()) != nil:
+		return store.CheckLock(req.GetLock())
 	case len(req.GetParts()) > 0:
 		return checkParts(req)
-	case req.GetRecipe().GetEngine() == engineConda && hash(lockRecords(req.GetLock())) != req.GetRecipe().GetLockDigest():
+	case req.GetRecipe().GetEngine() == engine.Conda && digest.FromString(lockRecords(req.GetLock())).Encoded() != req.GetRecipe().GetLockDigest():
 		return fault.Invalid.Newf("The build's lock is not the one that its recipe names")
-	case req.GetRecipe().GetEngine() == "" || architecture(req.GetRecipe()) == "":
+	case req.GetRecipe().GetEngine() == "" || engine.KindOf(req.GetRecipe()).Architecture == "":
 		return fault.Invalid.Newf("The recipe has no engine or no platform")
 	}
 	return nil
-}
-
-// architecture is what a worker has to be, e.g. "amd64"; "" for a malformed
-// platform.
-func architecture(r *buildv1.Recipe) string {
-	p, err := oci.ParsePlatform(r.GetPlatform())
-	switch {
-	case err != nil:
-		return ""
-	case r.GetEngine() == engineSif || r.GetEngine() == engineFreeze || r.GetEngine() == engineConda:
-		return anyArchitecture
-	}
-	return p.Architecture
 }
 
 // submitOnce returns nil when another request was faster.
@@ -82,12 +71,12 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 	if made != nil || err != nil {
 		return made, err
 	}
-	running, err := s.store.pending(ctx, image(req.GetTarget()), req.GetScope())
+	running, err := s.store.Pending(ctx, store.Image(req.GetTarget()), req.GetScope())
 	switch {
 	case err == nil:
 		return s.join(req, running)
 	case !errors.Is(err, fault.NotFound):
-		return nil, s.deps.DB.Fault("looking for a build under way", err)
+		return nil, s.store.Fault("looking for a build under way", err)
 	case req.GetDryRun():
 		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
 	case len(req.GetParts()) > 0:
@@ -96,16 +85,16 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 	return s.admit(ctx, req)
 }
 
-func (s *Service) join(req *buildv1.SubmitBuildRequest, running record) (*buildv1.SubmitBuildResponse, error) {
-	if running.request.GetContentDigest() != req.GetContentDigest() {
+func (s *Service) join(req *buildv1.SubmitBuildRequest, running store.Record) (*buildv1.SubmitBuildResponse, error) {
+	if running.Request.GetContentDigest() != req.GetContentDigest() {
 		return nil, anotherImage(req)
 	}
 	s.metrics.admitted.WithLabelValues("joined").Inc()
-	return &buildv1.SubmitBuildResponse{BuildId: running.id, Cached: true}, nil
+	return &buildv1.SubmitBuildResponse{BuildId: running.ID, Cached: true}, nil
 }
 
 func anotherImage(req *buildv1.SubmitBuildRequest) error {
-	return fault.Conflict.Newf("The name %s is another image's already; change the recipe a little", image(req.GetTarget()))
+	return fault.Conflict.Newf("The name %s is another image's already; change the recipe a little", store.Image(req.GetTarget()))
 }
 
 // alreadyMade answers where the image is there; nil where it is not. A name in a
@@ -117,14 +106,14 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 		return nil, err
 	}
 	repo := upstream.Repository{Host: t.GetRegistry(), Name: t.GetRepository()}
-	known, err := s.store.made(ctx, image(t), req.GetScope())
+	known, err := s.store.Made(ctx, store.Image(t), req.GetScope())
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		return nil, s.deps.DB.Fault("looking for a build that made the image", err)
+		return nil, s.store.Fault("looking for a build that made the image", err)
 	}
-	if err == nil && known.request.GetContentDigest() == req.GetContentDigest() {
+	if err == nil && known.Request.GetContentDigest() == req.GetContentDigest() {
 		d, err := s.deps.Upstream.Resolve(ctx, repo, t.GetTag(), access)
-		if err == nil && d.String() == known.digest {
-			return s.cached(known.id), nil
+		if err == nil && d.String() == known.Digest {
+			return s.cached(known.ID), nil
 		}
 		if err != nil {
 			return nil, s.missing(req, err)
@@ -146,7 +135,7 @@ func (s *Service) missing(req *buildv1.SubmitBuildRequest, err error) error {
 	if !ok || errors.Is(e, fault.NotFound) {
 		return ignoreNotFound(err)
 	}
-	name := image(req.GetTarget())
+	name := store.Image(req.GetTarget())
 	if errors.Is(e, fault.Unauthenticated) || errors.Is(e, fault.Denied) {
 		// Some registries answer so for a repository that does not exist yet; the
 		// push will tell.
@@ -189,46 +178,46 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 	s.metrics.admitted.WithLabelValues("new").Inc()
 	wake(s.queued)
 	wake(s.admitted)
-	return &buildv1.SubmitBuildResponse{BuildId: rec.id}, nil
+	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
 // write writes a new build; false when another request was faster. Where its id is
 // taken by a build of something else it gets another: nobody can keep a content from
 // being built by taking its ids.
-func (s *Service) write(ctx context.Context, r *record) (won bool, err error) {
+func (s *Service) write(ctx context.Context, r *store.Record) (won bool, err error) {
 	for {
-		won, err = s.store.insert(ctx, r)
+		won, err = s.store.Insert(ctx, r)
 		if err != nil {
-			return false, s.deps.DB.Fault("writing a build", err)
+			return false, s.store.Fault("writing a build", err)
 		}
 		if won {
 			return true, nil
 		}
-		foreign, err := s.store.foreign(ctx, r.id, r.request.GetContentId())
+		foreign, err := s.store.Foreign(ctx, r.ID, r.Request.GetContentId())
 		if err != nil {
-			return false, s.deps.DB.Fault("numbering a build", err)
+			return false, s.store.Fault("numbering a build", err)
 		}
-		if !foreign || r.number > maxNumber/2 {
+		if !foreign || r.Number > store.MaxNumber/2 {
 			return false, nil
 		}
-		r.renumber(r.number * 2)
+		r.Renumber(r.Number * 2)
 	}
 }
 
 // newRecord also stores the context's bytes.
-func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest) (*record, error) {
+func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest) (*store.Record, error) {
 	now := s.deps.Now()
-	last, err := s.store.lastNumber(ctx, req.GetContentId())
+	last, err := s.store.LastNumber(ctx, req.GetContentId())
 	if err != nil {
-		return nil, s.deps.DB.Fault("numbering a build", err)
+		return nil, s.store.Fault("numbering a build", err)
 	}
-	r := &record{
-		request: withoutData(req), owner: owner(ctx, req), traceParent: bus.TraceParent(ctx), timeLimit: s.deps.TimeAnonymous, created: now,
-		lock: req.GetLock(),
+	r := &store.Record{
+		Request: withoutData(req), Owner: owner(ctx, req), TraceParent: bus.TraceParent(ctx), TimeLimit: s.deps.TimeAnonymous, Created: now,
+		Lock: req.GetLock(),
 	}
-	r.renumber(last + 1)
+	r.Renumber(last + 1)
 	if req.GetIdentity() != nil {
-		r.timeLimit = s.deps.TimeUser
+		r.TimeLimit = s.deps.TimeUser
 	}
 	data := req.GetRecipe().GetContextData()
 	if len(data) == 0 {
@@ -237,14 +226,14 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	if err := s.space.Take(ctx, int64(len(data))); err != nil {
 		return nil, err
 	}
-	err = s.store.putContext(ctx, req.GetRecipe().GetContext().GetGzipDigest(), data, now.Add(7*24*time.Hour))
+	err = s.store.PutContext(ctx, req.GetRecipe().GetContext().GetGzipDigest(), data, now.Add(7*24*time.Hour))
 	if err != nil {
-		return nil, s.deps.DB.Fault("storing a build context", err)
+		return nil, s.store.Fault("storing a build context", err)
 	}
 	return r, nil
 }
 
-// withoutData is what is kept of a request: the context's bytes and the lock have
+// withoutData is what is kept of a Request: the context's bytes and the lock have
 // places of their own.
 func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
 	if len(req.GetRecipe().GetContextData()) == 0 && req.GetLock() == nil {
@@ -267,19 +256,19 @@ func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {
 }
 
 // charge counts a build; refund takes it back.
-func (s *Service) charge(ctx context.Context, r *record) (refund func(), err error) {
+func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), err error) {
 	limit := s.deps.BuildsAnonymous
 	switch {
-	case r.request.GetIdentity() != nil:
+	case r.Request.GetIdentity() != nil:
 		limit = s.deps.BuildsUser
 	case s.deps.OwnMachineFree && rpc.CallFrom(ctx).ClientIP.IsLoopback():
 		limit = nil
 	}
-	if _, err := s.deps.Limiter.Charge(ctx, "builds", r.owner, limit, 1); err != nil {
+	if _, err := s.deps.Limiter.Charge(ctx, "builds", r.Owner, limit, 1); err != nil {
 		return nil, err
 	}
 	return func() {
-		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), "builds", r.owner, limit, -1); err != nil {
+		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), "builds", r.Owner, limit, -1); err != nil {
 			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
 		}
 	}, nil

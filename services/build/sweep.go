@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
@@ -17,7 +18,7 @@ const grace = time.Minute
 // sweep repairs what was lost: builds past their deadline are ended, jobs that
 // the bus lost are published again, and what nobody needs any more is removed.
 func (s *Service) sweep(ctx context.Context) {
-	out, err := s.store.published(ctx)
+	out, err := s.store.Published(ctx)
 	if err != nil {
 		s.troubled(ctx, "Builds that run cannot be read", err)
 		return
@@ -25,9 +26,9 @@ func (s *Service) sweep(ctx context.Context) {
 	now := s.deps.Now()
 	for _, r := range out {
 		switch {
-		case !r.started.IsZero() && now.After(r.deadline().Add(grace)):
+		case !r.Started.IsZero() && now.After(r.Deadline().Add(grace)):
 			err = s.failAnyway(ctx, r, reasonTimeout, "The build ran out of time, and its worker is silent")
-		case now.Sub(r.published) > time.Minute:
+		case now.Sub(r.Published) > time.Minute:
 			err = s.republish(ctx, r)
 		}
 		if err != nil {
@@ -41,9 +42,9 @@ func (s *Service) sweep(ctx context.Context) {
 
 // giveUpWaiting ends builds that no worker will take.
 func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
-	waiting, err := s.store.untaken(ctx, now.Add(-absence))
+	waiting, err := s.store.Untaken(ctx, now.Add(-absence))
 	for _, r := range waiting {
-		if lacking := s.workers.given(capabilityOf(r), r.created); lacking != nil {
+		if lacking := s.workers.given(r.Kind(), r.Created); lacking != nil {
 			e, _ := fault.As(lacking)
 			err = errors.Join(err, s.fail(ctx, r, reasonInternal, e.Public))
 		}
@@ -55,11 +56,11 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 
 // republish lets a build wait again when its job is gone from the bus, though
 // nobody has finished it: NATS was set up anew, say.
-func (s *Service) republish(ctx context.Context, r record) error {
+func (s *Service) republish(ctx context.Context, r store.Record) error {
 	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
 	if err == nil {
-		c := capabilityOf(r)
-		_, err = stream.GetLastMsgForSubject(ctx, buildbus.Job(c.engine, c.architecture, r.id))
+		c := r.Kind()
+		_, err = stream.GetLastMsgForSubject(ctx, buildbus.Job(c.Engine, c.Architecture, r.ID))
 	}
 	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
@@ -69,8 +70,8 @@ func (s *Service) republish(ctx context.Context, r record) error {
 	if waits, err := s.resultsWait(ctx); err != nil || waits {
 		return err
 	}
-	s.deps.Log.WarnContext(ctx, "A job was lost; it is queued again", "build_id", r.id)
-	if err := s.store.unpublish(ctx, r); err != nil {
+	s.deps.Log.WarnContext(ctx, "A job was lost; it is queued again", "build_id", r.ID)
+	if err := s.store.Unpublish(ctx, r); err != nil {
 		return err
 	}
 	wake(s.queued)
@@ -96,9 +97,9 @@ func (s *Service) resultsWait(ctx context.Context) (bool, error) {
 
 // clean removes contexts after a week, and builds after the retention.
 func (s *Service) clean(ctx context.Context, now time.Time) {
-	err := s.store.removeContexts(ctx, now)
+	err := s.store.RemoveContexts(ctx, now)
 	if s.deps.Retention > 0 && err == nil {
-		err = s.store.removeEnded(ctx, now.Add(-s.deps.Retention))
+		err = s.store.RemoveEnded(ctx, now.Add(-s.deps.Retention))
 	}
 	if err != nil {
 		s.troubled(ctx, "Old builds were not removed", err)

@@ -7,20 +7,23 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 )
 
-func queued(owners string) []record {
-	var out []record
+func queued(owners string) []store.Record {
+	var out []store.Record
 	for i, o := range strings.Split(owners, "") {
-		out = append(out, record{
-			id: string(rune('a' + i)), owner: o, created: time.UnixMilli(int64(i)),
-			request: &buildv1.SubmitBuildRequest{Recipe: &buildv1.Recipe{Engine: "buildkit", Platform: "linux/amd64"}},
+		out = append(out, store.Record{
+			ID: string(rune('a' + i)), Owner: o, Created: time.UnixMilli(int64(i)),
+			Request: &buildv1.SubmitBuildRequest{Recipe: &buildv1.Recipe{Engine: "buildkit", Platform: "linux/amd64"}},
 		})
 	}
 	return out
 }
 
-func everything(_ record, slots int) int { return ahead * slots }
+func everything(_ store.Record, slots int) int { return ahead * slots }
 
 // TestShare: an address without a user cannot hold every slot; users may.
 func TestShare(t *testing.T) {
@@ -44,21 +47,21 @@ func TestShare(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := &Service{deps: Deps{Settings: Settings{RunningUser: tc.user, RunningAnonymous: tc.anonymous}}}
-			known := func(owners string) []record {
+			known := func(owners string) []store.Record {
 				if owners == "" {
 					return nil
 				}
 				list := queued(owners)
 				for _, r := range list {
-					if strings.ToUpper(r.owner) == r.owner {
-						r.request.Identity = &platformv1.Identity{UserId: 1}
+					if strings.ToUpper(r.Owner) == r.Owner {
+						r.Request.Identity = &platformv1.Identity{UserId: 1}
 					}
 				}
 				return list
 			}
 			got := ""
-			for _, r := range turns(known(tc.waiting), known(tc.out), func(capability) int { return tc.slots }, s.share) {
-				got += r.owner
+			for _, r := range turns(known(tc.waiting), known(tc.out), func(engine.Kind) int { return tc.slots }, s.share) {
+				got += r.Owner
 			}
 			if got != tc.want {
 				t.Errorf("next are %q, want %q", got, tc.want)
@@ -84,13 +87,13 @@ func TestTurns(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			var out []record
+			var out []store.Record
 			if tc.out != "" {
 				out = queued(tc.out)
 			}
 			got := ""
-			for _, r := range turns(queued(tc.waiting), out, func(capability) int { return tc.slots }, everything) {
-				got += r.owner
+			for _, r := range turns(queued(tc.waiting), out, func(engine.Kind) int { return tc.slots }, everything) {
+				got += r.Owner
 			}
 			if got != tc.want {
 				t.Errorf("%s waits, %s is out: next are %q, want %q", tc.waiting, tc.out, got, tc.want)
@@ -104,19 +107,19 @@ func TestTurns(t *testing.T) {
 func TestFairness(t *testing.T) {
 	t.Parallel()
 	waiting := queued(strings.Repeat("A", 40) + strings.Repeat("B", 10))
-	var out []record
+	var out []store.Record
 	order := ""
 	for len(waiting)+len(out) > 0 {
-		for _, r := range turns(waiting, out, func(capability) int { return 1 }, everything) {
+		for _, r := range turns(waiting, out, func(engine.Kind) int { return 1 }, everything) {
 			out = append(out, r)
 			for i := range waiting {
-				if waiting[i].id == r.id {
+				if waiting[i].ID == r.ID {
 					waiting = append(waiting[:i:i], waiting[i+1:]...)
 					break
 				}
 			}
 		}
-		order += out[0].owner
+		order += out[0].Owner
 		out = out[1:]
 	}
 	if b := strings.Count(order[:20], "B"); b != 10 {

@@ -3,20 +3,20 @@ package build
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/build/engine"
+	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
@@ -28,9 +28,9 @@ import (
 // take; every delivery has a ticket of its own, and ends the one before.
 func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*buildv1.TakeJobResponse, error) {
 	ticket := rand.Text()
-	taken, err := s.store.take(ctx, req.GetBuildId(), int64(req.GetDelivery()), req.GetWorker(), hash(ticket), s.deps.Now())
+	taken, err := s.store.Take(ctx, req.GetBuildId(), int64(req.GetDelivery()), req.GetWorker(), hash(ticket), s.deps.Now())
 	if err != nil {
-		return nil, s.deps.DB.Fault("noting that a job was taken", err)
+		return nil, s.store.Fault("noting that a job was taken", err)
 	}
 	if !taken {
 		return nil, fault.NotFound.Newf("The build %s has ended, or another worker has it", req.GetBuildId())
@@ -43,19 +43,19 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	if err != nil {
 		return nil, err
 	}
-	cache, err := s.store.cache(ctx, rec)
+	cache, err := s.store.Cache(ctx, rec)
 	if err != nil {
-		return nil, s.deps.DB.Fault("looking up a build's cache", err)
+		return nil, s.store.Fault("looking up a build's cache", err)
 	}
 	out := &buildv1.TakeJobResponse{
-		Recipe: recipe, Target: rec.request.GetTarget(), ContentDigest: rec.request.GetContentDigest(),
-		CacheScope: cacheScope(rec), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.deadline()),
-		GivenImages: rec.request.GetGivenImages(),
+		Recipe: recipe, Target: rec.Request.GetTarget(), ContentDigest: rec.Request.GetContentDigest(),
+		CacheScope: rec.CacheScope(), CacheDigest: cache, Ticket: ticket, Deadline: timestamppb.New(rec.Deadline()),
+		GivenImages: rec.Request.GetGivenImages(),
 	}
-	if recipe.GetEngine() == engineConda {
-		lock, err := s.store.lock(ctx, rec.id)
+	if recipe.GetEngine() == engine.Conda {
+		lock, err := s.store.Lock(ctx, rec.ID)
 		if err != nil {
-			return nil, s.deps.DB.Fault("reading a build's lock", err)
+			return nil, s.store.Fault("reading a build's lock", err)
 		}
 		out.Lock, out.PrivateChannels = lockRecords(lock), lock.GetPrivateChannels()
 	}
@@ -65,31 +65,18 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	return out, nil
 }
 
-// cacheScope names the caches of one owner: nobody finds there what another's
-// build has left. So are those of another compression apart: a layer that is found stays
-// as it was compressed.
-func cacheScope(r record) string {
-	name := r.owner + "\n" + r.request.GetScope()
-	if c := r.request.GetRecipe().GetCompression(); c != nil {
-		name += fmt.Sprintf("\n%s %t %d %t", c.GetMode(), c.Level != nil, c.GetLevel(), c.GetForce())
-	}
-	return hash(name)[:16]
-}
-
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
+// hash is what is kept of a ticket.
+func hash(ticket string) string { return digest.FromString(ticket).Encoded() }
 
 // holder is the build that a ticket belongs to; fault.NotFound once it is no
 // longer good.
-func (s *Service) holder(ctx context.Context, ticket string) (record, error) {
-	rec, err := s.store.byTicket(ctx, hash(ticket))
-	if errors.Is(err, fault.NotFound) || err == nil && s.deps.Now().After(rec.deadline().Add(grace)) {
+func (s *Service) holder(ctx context.Context, ticket string) (store.Record, error) {
+	rec, err := s.store.ByTicket(ctx, hash(ticket))
+	if errors.Is(err, fault.NotFound) || err == nil && s.deps.Now().After(rec.Deadline().Add(grace)) {
 		return rec, fault.NotFound.New("The ticket is not good any more", err)
 	}
 	if err != nil {
-		return rec, s.deps.DB.Fault("looking up a ticket", err)
+		return rec, s.store.Fault("looking up a ticket", err)
 	}
 	return rec, nil
 }
@@ -100,12 +87,12 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 	if err != nil {
 		return err
 	}
-	content, err := s.store.context(stream.Context(), rec.request.GetRecipe().GetContext().GetGzipDigest())
+	content, err := s.store.Context(stream.Context(), rec.Request.GetRecipe().GetContext().GetGzipDigest())
 	if errors.Is(err, fault.NotFound) {
 		return err
 	}
 	if err != nil {
-		return s.deps.DB.Fault("reading a build context", err)
+		return s.store.Fault("reading a build context", err)
 	}
 	for part := range slices.Chunk(content, 1<<20) {
 		if err := stream.Send(&buildv1.GetContextResponse{Chunk: part}); err != nil {
@@ -142,26 +129,26 @@ func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuild
 	return &buildv1.GetBuildCredentialsResponse{Username: login.Username, Password: login.Password}, nil
 }
 
-func (s *Service) noLogin(context.Context, record, upstream.Repository) (upstream.Login, error) {
+func (s *Service) noLogin(context.Context, store.Record, upstream.Repository) (upstream.Login, error) {
 	return upstream.Login{}, nil
 }
 
 // pushLogin is for the repository that the build pushes to.
-func (s *Service) pushLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
-	t := rec.request.GetTarget()
+func (s *Service) pushLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
+	t := rec.Request.GetTarget()
 	if repo.Host != t.GetRegistry() || repo.Name != t.GetRepository() {
 		return upstream.Login{}, nil
 	}
-	return s.deps.Keychain.Push(ctx, caller.Of(rec.request.GetIdentity()), repo.Host, caller.Grant{
-		Repository: repo.Name, Tag: t.GetTag(), Reads: s.givenAt(rec, repo.Host), Build: rec.id, Until: rec.deadline().Add(grace),
+	return s.deps.Keychain.Push(ctx, caller.Of(rec.Request.GetIdentity()), repo.Host, caller.Grant{
+		Repository: repo.Name, Tag: t.GetTag(), Reads: s.givenAt(rec, repo.Host), Build: rec.ID, Until: rec.Deadline().Add(grace),
 	})
 }
 
 // givenAt are the service's own repositories at a host in which images lie that a build's
 // request was given.
-func (s *Service) givenAt(rec record, host string) []string {
+func (s *Service) givenAt(rec store.Record, host string) []string {
 	var out []string
-	for _, image := range rec.request.GetGivenImages() {
+	for _, image := range rec.Request.GetGivenImages() {
 		name := image.GetRepository()
 		if image.GetRegistry() == host && s.deps.Keychain.Owns(host, name) && !slices.Contains(out, name) {
 			out = append(out, name)
@@ -171,18 +158,18 @@ func (s *Service) givenAt(rec record, host string) []string {
 }
 
 // cacheLogin is for the repository that keeps layers: its user's own, or none.
-func (s *Service) cacheLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
-	host, path, err := oci.ParseRepository(rec.request.GetTarget().GetCacheRepository())
+func (s *Service) cacheLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
+	host, path, err := oci.ParseRepository(rec.Request.GetTarget().GetCacheRepository())
 	if err != nil || repo.Host != host || repo.Name != path {
 		return upstream.Login{}, nil //nolint:nilerr // the build has no such repository
 	}
-	return s.deps.Keychain.Own(ctx, caller.Of(rec.request.GetIdentity()), host, path)
+	return s.deps.Keychain.Own(ctx, caller.Of(rec.Request.GetIdentity()), host, path)
 }
 
 // readLogin is for an image that the recipe names. One that only some base image
 // asks for is read without a login.
-func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repository) (upstream.Login, error) {
-	who, read := caller.Of(rec.request.GetIdentity()), s.deps.Keychain.Access
+func (s *Service) readLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
+	who, read := caller.Of(rec.Request.GetIdentity()), s.deps.Keychain.Access
 	recipe, err := s.recipe(ctx, rec)
 	if err != nil {
 		return upstream.Login{}, err
@@ -192,10 +179,10 @@ func (s *Service) readLogin(ctx context.Context, rec record, repo upstream.Repos
 	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
 	// Whoever asked may have these images: they are read by their digests.
 	case !isSource && (slices.Contains(s.givenAt(rec, repo.Host), repo.Name) || included && s.deps.Keychain.Owns(repo.Host, repo.Name)):
-		return s.deps.Keychain.Given(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.id, Until: rec.deadline().Add(grace)}), nil
-	case isSource && (len(rec.request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
+		return s.deps.Keychain.Given(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.ID, Until: rec.Deadline().Add(grace)}), nil
+	case isSource && (len(rec.Request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
 		read = s.deps.Keychain.Target
-	case !isSource && !included && !slices.Contains(rec.request.GetRepositories(), repo.Host+"/"+repo.Name):
+	case !isSource && !included && !slices.Contains(rec.Request.GetRepositories(), repo.Host+"/"+repo.Name):
 		return upstream.Login{}, nil
 	}
 	access, err := read(ctx, who, repo.Host, repo.Name)
@@ -211,10 +198,10 @@ func includes(recipe *buildv1.Recipe, repo upstream.Repository) bool {
 }
 
 // channelLogin is for a channel of the build's lock that was read with a login.
-func (s *Service) channelLogin(ctx context.Context, rec record, channel upstream.Repository) (upstream.Login, error) {
-	lock, err := s.store.lock(ctx, rec.id)
+func (s *Service) channelLogin(ctx context.Context, rec store.Record, channel upstream.Repository) (upstream.Login, error) {
+	lock, err := s.store.Lock(ctx, rec.ID)
 	if err != nil {
-		return upstream.Login{}, s.deps.DB.Fault("reading a build's lock", err)
+		return upstream.Login{}, s.store.Fault("reading a build's lock", err)
 	}
 	name := strings.TrimSuffix(channel.Host+"/"+channel.Name, "/")
 	isIts := func(address string) bool {
@@ -225,5 +212,5 @@ func (s *Service) channelLogin(ctx context.Context, rec record, channel upstream
 		return upstream.Login{}, nil
 	}
 	// As the channel was read when the packages were solved.
-	return s.deps.Keychain.Own(ctx, caller.Of(rec.request.GetIdentity()), "conda", name)
+	return s.deps.Keychain.Own(ctx, caller.Of(rec.Request.GetIdentity()), "conda", name)
 }

@@ -10,6 +10,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -37,8 +38,8 @@ type workers struct {
 
 	mu   sync.Mutex
 	seen map[string]sighting
-	// had is when a capability was there last.
-	had map[capability]time.Time
+	// had is when a kind was there last.
+	had map[engine.Kind]time.Time
 }
 
 // sighting is a worker's newest Presence.
@@ -48,7 +49,7 @@ type sighting struct {
 }
 
 func newWorkers(now func() time.Time, onDemand bool) *workers {
-	return &workers{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[capability]time.Time{}}
+	return &workers{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[engine.Kind]time.Time{}}
 }
 
 // observe takes a worker's Presence; it says whether there is more to give out than
@@ -76,15 +77,12 @@ func (w *workers) observe(raw []byte) bool {
 		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
 }
 
-// capability is an engine for an architecture.
-type capability struct{ engine, architecture string }
-
 // slots counts what all live workers can do at a time.
-func (w *workers) slots(c capability) int {
+func (w *workers) slots(c engine.Kind) int {
 	n := 0
 	for _, s := range w.live() {
 		for _, can := range s.what.GetCapabilities() {
-			if can.GetEngine() == c.engine && can.GetArchitecture() == c.architecture {
+			if can.GetEngine() == c.Engine && can.GetArchitecture() == c.Architecture {
 				n += int(s.what.GetSlots())
 			}
 		}
@@ -93,11 +91,11 @@ func (w *workers) slots(c capability) int {
 }
 
 // capabilities are what the live workers can do.
-func (w *workers) capabilities() []capability {
-	var out []capability
+func (w *workers) capabilities() []engine.Kind {
+	var out []engine.Kind
 	for _, s := range w.live() {
 		for _, can := range s.what.GetCapabilities() {
-			out = append(out, capability{can.GetEngine(), can.GetArchitecture()})
+			out = append(out, engine.Kind{Engine: can.GetEngine(), Architecture: can.GetArchitecture()})
 		}
 	}
 	return out
@@ -120,7 +118,7 @@ func (w *workers) live() []sighting {
 // there a moment ago may just be on its way back, and one that starts may be able
 // to. Shortly after our own start none may have been heard, but for those that say
 // that they cannot.
-func (w *workers) able(c capability) error {
+func (w *workers) able(c engine.Kind) error {
 	now := w.now()
 	if w.slots(c) > 0 {
 		w.mu.Lock()
@@ -131,11 +129,11 @@ func (w *workers) able(c capability) error {
 	w.mu.Lock()
 	last, known := w.had[c]
 	w.mu.Unlock()
-	if known && now.Sub(last) < absence || w.starting(c.engine) {
+	if known && now.Sub(last) < absence || w.starting(c.Engine) {
 		return nil
 	}
-	if why := w.problem(c.engine); why != "" {
-		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.engine), why)
+	if why := w.problem(c.Engine); why != "" {
+		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.Engine), why)
 	}
 	if w.expects() {
 		return nil
@@ -145,20 +143,20 @@ func (w *workers) able(c capability) error {
 		return nil
 	case len(w.live()) == 0:
 		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
-	case c.architecture == anyArchitecture:
-		return fault.Unsupported.Newf("No worker of this service can %s", task(c.engine))
+	case c.Architecture == engine.Any:
+		return fault.Unsupported.Newf("No worker of this service can %s", task(c.Engine))
 	}
 	return fault.Unsupported.Newf("No worker of this service builds for linux/%s%s; an operator can add workers of that kind, or emulation (deploy/README.md, Other architectures)",
-		c.architecture, w.instead(c.engine))
+		c.Architecture, w.instead(c.Engine))
 }
 
 // instead is what an engine's workers build for, to be asked for instead; "" for
 // nothing.
-func (w *workers) instead(engine string) string {
+func (w *workers) instead(name string) string {
 	var have []string
 	for _, c := range w.capabilities() {
-		if c.engine == engine && !slices.Contains(have, c.architecture) {
-			have = append(have, c.architecture)
+		if c.Engine == name && !slices.Contains(have, c.Architecture) {
+			have = append(have, c.Architecture)
 		}
 	}
 	if len(have) == 0 {
@@ -170,7 +168,7 @@ func (w *workers) instead(engine string) string {
 
 // given says why a build that was asked for at a time gets no worker any more;
 // nil when it may.
-func (w *workers) given(c capability, asked time.Time) error {
+func (w *workers) given(c engine.Kind, asked time.Time) error {
 	if w.expects() {
 		return nil
 	}
@@ -188,22 +186,22 @@ func (w *workers) expects() bool { return w.now().Sub(w.since) < patience }
 
 // starting says whether a live worker does not know yet what an engine of its can
 // do.
-func (w *workers) starting(engine string) bool {
+func (w *workers) starting(name string) bool {
 	return slices.ContainsFunc(w.live(), func(s sighting) bool {
 		return slices.ContainsFunc(s.what.GetProblems(), func(p *buildv1.EngineProblem) bool {
-			return p.GetEngine() == engine && p.GetProblem() == ""
+			return p.GetEngine() == name && p.GetProblem() == ""
 		}) || s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0
 	})
 }
 
 // task is what an engine does, for messages.
-func task(engine string) string {
-	switch engine {
-	case engineSif:
+func task(name string) string {
+	switch name {
+	case engine.Sif:
 		return "make Singularity images"
-	case engineConda:
+	case engine.Conda:
 		return "put Conda packages into images"
-	case engineFreeze:
+	case engine.Freeze:
 		return "freeze existing images"
 	}
 	return "build images"
@@ -211,16 +209,16 @@ func task(engine string) string {
 
 // problem is why none of the live workers can use an engine; "" when one can, or
 // does not say why not.
-func (w *workers) problem(engine string) string {
+func (w *workers) problem(name string) string {
 	why := ""
 	for _, s := range w.live() {
-		can := func(c *buildv1.Capability) bool { return c.GetEngine() == engine }
+		can := func(c *buildv1.Capability) bool { return c.GetEngine() == name }
 		if slices.ContainsFunc(s.what.GetCapabilities(), can) {
 			return ""
 		}
 		said := s.what.GetProblem()
 		for _, p := range s.what.GetProblems() {
-			if p.GetEngine() == engine {
+			if p.GetEngine() == name {
 				said = p.GetProblem()
 			}
 		}

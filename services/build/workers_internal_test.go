@@ -10,6 +10,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/build/engine"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -50,10 +51,10 @@ func TestNoWorker(t *testing.T) {
 			if tt.heard != nil {
 				w.observe(tt.heard)
 			}
-			if err := w.able(capability{"buildkit", tt.arch}); (err == nil) != tt.able {
+			if err := w.able(engine.Kind{Engine: "buildkit", Architecture: tt.arch}); (err == nil) != tt.able {
 				t.Errorf("asked for a build: %v", err)
 			}
-			err := w.given(capability{"buildkit", tt.arch}, now.Add(-tt.ago))
+			err := w.given(engine.Kind{Engine: "buildkit", Architecture: tt.arch}, now.Add(-tt.ago))
 			if (err == nil) != tt.wait {
 				t.Errorf("waiting for a worker: %v", err)
 			}
@@ -100,7 +101,7 @@ func TestNobodyCanBuild(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			now, c := time.Unix(0, 0), capability{"buildkit", "amd64"}
+			now, c := time.Unix(0, 0), engine.Kind{Engine: "buildkit", Architecture: "amd64"}
 			w := newWorkers(func() time.Time { return now }, false)
 			hear := func(all says) {
 				for _, p := range all {

@@ -90,7 +90,12 @@ func Rules() []Rule {
 		{Package: "services/platform/federation", May: append(slices.Clone(rooms), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// The thin service knows every noun.
 		{Package: "services/platform", May: append(slices.Clone(rooms), "services/platform/..."), Never: []string{buildkit}},
-		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/internal/conda"), Never: []string{buildkit}},
+		{Package: "services/build/migrations", Only: []string{}},
+		{Package: "services/build/engine", May: []string{"proto/gen/...", "services/internal/oci"}, Only: []string{}},
+		{Package: "services/build/store", May: []string{
+			"proto/gen/...", "services/build/engine", "services/build/migrations", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqlRoom,
+		}, Never: []string{buildkit}},
+		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",

@@ -1,44 +1,53 @@
-package build
+package store
 
 import (
 	"context"
 	"time"
 
+	"slipway.dev/services/build/engine"
 	"slipway.dev/services/internal/sqldb"
 )
 
-// loads reads what runs, since when it does, and then what waits before a build, the
+// Load is a build that runs, or waits for a worker.
+type Load struct {
+	Kind engine.Kind
+	// Worker has it since Started; "" and zero while it waits.
+	Worker  string
+	Started time.Time
+}
+
+// Loads reads what runs, since when it does, and then what waits before a build, the
 // oldest first.
-func (s store) loads(ctx context.Context, r record, limit int) ([]load, error) {
+func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT engine, architecture, CASE WHEN started_at > 0 THEN worker ELSE '' END, started_at
 		FROM build_builds WHERE state = 'PENDING' AND engine <> $1 AND (started_at > 0 OR created_at < $2)
 		ORDER BY CASE WHEN started_at > 0 THEN 0 ELSE 1 END, created_at, id LIMIT $3`,
-		engineIndex, sqldb.Micros(r.created), limit)
+		engine.Index, sqldb.Micros(r.Created), limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var out []load
+	var out []Load
 	for rows.Next() {
-		var l load
+		var l Load
 		var started int64
-		if err := rows.Scan(&l.kind.engine, &l.kind.architecture, &l.worker, &started); err != nil {
+		if err := rows.Scan(&l.Kind.Engine, &l.Kind.Architecture, &l.Worker, &started); err != nil {
 			return nil, err
 		}
-		l.started = sqldb.Time(started)
+		l.Started = sqldb.Time(started)
 		out = append(out, l)
 	}
 	return out, rows.Err()
 }
 
-// lengths reads how long the newest builds of a kind took that a worker made since a
+// Lengths reads how long the newest builds of a kind took that a worker made since a
 // moment.
-func (s store) lengths(ctx context.Context, c capability, since time.Time, limit int) ([]time.Duration, error) {
+func (s Store) Lengths(ctx context.Context, c engine.Kind, since time.Time, limit int) ([]time.Duration, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT completed_at - started_at FROM build_builds
 		WHERE engine = $1 AND architecture = $2 AND completed_at >= $3 AND state = 'COMPLETED' AND succeeded AND started_at > 0
-		ORDER BY completed_at DESC LIMIT $4`, c.engine, c.architecture, sqldb.Micros(since), limit)
+		ORDER BY completed_at DESC LIMIT $4`, c.Engine, c.Architecture, sqldb.Micros(since), limit)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package build
+package store
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/build/engine"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/sqldb"
 )
@@ -16,9 +17,9 @@ import (
 // Builds are counted by numbers that are given out in SQL, without a gap, and by the
 // last number that the bus has (build_counting).
 
-// number numbers builds; false when none are left. Replicas wait for each other.
-func (s store) number(ctx context.Context, most int) (more bool, err error) {
-	waits, err := s.count(ctx, `counted = 0 AND engine <> $1`, engineIndex)
+// Number numbers builds; false when none are left. Replicas wait for each other.
+func (s Store) Number(ctx context.Context, most int) (more bool, err error) {
+	waits, err := s.count(ctx, `counted = 0 AND engine <> $1`, engine.Index)
 	if err != nil || waits == 0 {
 		return false, err
 	}
@@ -63,7 +64,7 @@ func numberIn(ctx context.Context, tx *sql.Tx, most int) (int, error) {
 
 func idsIn(ctx context.Context, tx *sql.Tx, most int) ([]string, error) {
 	rows, err := tx.QueryContext(ctx, `
-		SELECT id FROM build_builds WHERE counted = 0 AND engine <> $1 ORDER BY created_at, id LIMIT $2`, engineIndex, most)
+		SELECT id FROM build_builds WHERE counted = 0 AND engine <> $1 ORDER BY created_at, id LIMIT $2`, engine.Index, most)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +80,9 @@ func idsIn(ctx context.Context, tx *sql.Tx, most int) ([]string, error) {
 	return ids, rows.Err()
 }
 
-// uncounted reads the next numbers that the bus does not have, without a gap;
+// Uncounted reads the next numbers that the bus does not have, without a gap;
 // there is one where a build was removed that was too old.
-func (s store) uncounted(ctx context.Context, most int) (*metricsv1.Batch, error) {
+func (s Store) Uncounted(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	b := &metricsv1.Batch{}
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT c.source, b.counted, b.created_at, b.email FROM build_builds b, build_counting c
@@ -111,8 +112,8 @@ func (s store) uncounted(ctx context.Context, most int) (*metricsv1.Batch, error
 	return b, rows.Err()
 }
 
-// markCounted notes that the bus has the numbers up to one.
-func (s store) markCounted(ctx context.Context, number int64) error {
+// MarkCounted notes that the bus has the numbers up to one.
+func (s Store) MarkCounted(ctx context.Context, number int64) error {
 	_, err := s.change(ctx, `UPDATE build_counting SET published = $1 WHERE id = 1 AND published < $1`, number)
 	return err
 }

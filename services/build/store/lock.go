@@ -1,10 +1,12 @@
-package build
+package store
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
@@ -13,13 +15,13 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// lock reads the lock of a build; fault.NotFound when there is none.
-func (s store) lock(ctx context.Context, id string) (*condav1.SolvePackagesResponse, error) {
+// Lock reads the lock of a build; fault.NotFound when there is none.
+func (s Store) Lock(ctx context.Context, id string) (*condav1.SolvePackagesResponse, error) {
 	var packed []byte
 	err := s.db.QueryRowContext(ctx, `SELECT conda_lock FROM build_builds WHERE id = $1`, id).Scan(&packed)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, unknownBuild(err)
+		return nil, UnknownBuild(err)
 	case err != nil:
 		return nil, err
 	case len(packed) == 0:
@@ -27,10 +29,24 @@ func (s store) lock(ctx context.Context, id string) (*condav1.SolvePackagesRespo
 	}
 	out := &condav1.SolvePackagesResponse{}
 	if err = sqldb.Unpack(packed, limits.BuildLock, out); err == nil {
-		err = checkLock(out)
+		err = CheckLock(out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the stored lock of %s: %w", id, err)
 	}
 	return out, nil
+}
+
+// CheckLock says what is wrong with a lock that is to be kept; nil is none, and is right.
+func CheckLock(l *condav1.SolvePackagesResponse) error {
+	n := len(l.GetAnswer().GetLocks())
+	switch {
+	case l == nil:
+		return nil
+	case n == 0 || len(l.GetRecords()) != n || len(l.GetSubdirs()) != n:
+		return fault.Invalid.Newf("The build's lock is malformed")
+	case proto.Size(l) > limits.BuildLock:
+		return fault.Invalid.Newf("The build's lock has %d bytes, and may have %d", proto.Size(l), limits.BuildLock)
+	}
+	return nil
 }
