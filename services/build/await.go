@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -94,8 +95,15 @@ func earlier(ctx context.Context) (context.Context, context.CancelFunc) {
 // to have ended.
 func (s *Service) standing(ctx context.Context, r store.Record) (*buildv1.AwaitBuildResponse, error) {
 	out := outcome(r)
-	if err := s.expect(ctx, r, out); err != nil {
-		return nil, err
+	start, end, err := s.estimates.Of(ctx, r)
+	if err != nil {
+		return nil, s.store.Fault("estimating a build", err)
+	}
+	if end != nil {
+		out.ExpectedEnd = proto.Float64(end.Seconds())
+	}
+	if start != nil && end != nil {
+		out.ExpectedStart = proto.Float64(start.Seconds())
 	}
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil

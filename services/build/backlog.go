@@ -42,9 +42,9 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 	}
 	slots := 0
-	for _, w := range b.s.workers.live() {
-		if w.what.GetProblem() == "" {
-			slots += int(w.what.GetSlots())
+	for _, w := range b.s.workers.Live() {
+		if w.GetProblem() == "" {
+			slots += int(w.GetSlots())
 		}
 	}
 	gauge(descSlots, float64(slots))
@@ -55,7 +55,7 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 		b.s.deps.Log.WarnContext(ctx, "The queue of builds cannot be counted", "err", err)
 		return
 	}
-	for _, c := range b.s.workers.capabilities() {
+	for _, c := range b.s.workers.Kinds() {
 		if _, busy := all[c]; !busy {
 			all[c] = store.Unfinished{} // a worker that has nothing to do is seen, and can go
 		}

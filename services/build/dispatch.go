@@ -48,7 +48,7 @@ func (s *Service) dispatch(ctx context.Context) {
 		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 		return
 	}
-	for _, r := range turns(waiting, out, s.workers.slots, s.share) {
+	for _, r := range turns(waiting, out, s.workers.Slots, s.share) {
 		if err := s.publish(ctx, r); err != nil {
 			s.troubled(ctx, "NATS does not take builds right now; they wait", err)
 			return

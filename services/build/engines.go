@@ -12,7 +12,7 @@ import (
 // ListEngines returns what the workers can do now.
 func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	out := &buildv1.ListEnginesResponse{}
-	can := s.workers.capabilities()
+	can := s.workers.Kinds()
 	for _, name := range []string{engine.BuildKit, engine.Freeze, engine.Sif, engine.Conda} {
 		e := &buildv1.Engine{Name: name}
 		for _, c := range can {
@@ -22,7 +22,7 @@ func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bu
 		}
 		slices.Sort(e.Architectures)
 		if len(e.Architectures) == 0 {
-			if e.Problem = s.workers.problem(name); e.Problem == "" {
+			if e.Problem = s.workers.Problem(name); e.Problem == "" {
 				e.Problem = "no worker is there that could"
 			}
 		}

@@ -35,7 +35,7 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 // itself.
 func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if !isIndex(req) {
-		if err := s.workers.able(engine.KindOf(req.GetRecipe())); err != nil {
+		if err := s.workers.Able(engine.KindOf(req.GetRecipe())); err != nil {
 			return nil, err
 		}
 	}

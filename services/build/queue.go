@@ -27,8 +27,8 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	if err != nil {
 		return nil, s.store.Fault("counting builds", err)
 	}
-	live := s.workers.live()
-	for _, c := range s.workers.capabilities() {
+	live := s.workers.Live()
+	for _, c := range s.workers.Kinds() {
 		if _, busy := all[c]; !busy {
 			all[c] = store.Unfinished{} // one that has nothing to do is shown, too
 		}
@@ -38,16 +38,16 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	})
 	out := &buildv1.GetQueueResponse{}
 	for _, c := range kinds {
-		out.Backlog = append(out.Backlog, shown(c, all[c]))
+		out.Backlog = append(out.Backlog, shownBacklog(c, all[c]))
 	}
 	for _, w := range live {
-		out.Workers = append(out.Workers, w.shown())
+		out.Workers = append(out.Workers, shownWorker(w))
 	}
 	slices.SortFunc(out.Workers, func(a, b *buildv1.Worker) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return out, nil
 }
 
-func shown(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
+func shownBacklog(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
 	b := &buildv1.Backlog{
 		Engine: proto.String(c.Engine), Architecture: proto.String(c.Architecture), Queued: proto.Int32(int32(u.Queued)), Running: proto.Int32(int32(u.Running)),
 	}
@@ -57,16 +57,16 @@ func shown(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
 	return b
 }
 
-func (w sighting) shown() *buildv1.Worker {
-	out := &buildv1.Worker{Name: proto.String(w.what.GetWorker()), Slots: proto.Int32(w.what.GetSlots())}
-	for _, c := range w.what.GetCapabilities() {
+func shownWorker(w *buildv1.Presence) *buildv1.Worker {
+	out := &buildv1.Worker{Name: proto.String(w.GetWorker()), Slots: proto.Int32(w.GetSlots())}
+	for _, c := range w.GetCapabilities() {
 		out.Makes = append(out.Makes, c.GetEngine()+"/"+c.GetArchitecture())
 	}
 	slices.Sort(out.Makes)
-	if p := w.what.GetProblem(); p != "" {
+	if p := w.GetProblem(); p != "" {
 		out.Problems = append(out.Problems, p)
 	}
-	for _, p := range w.what.GetProblems() {
+	for _, p := range w.GetProblems() {
 		out.Problems = append(out.Problems, p.GetEngine()+": "+cmp.Or(p.GetProblem(), "starting"))
 	}
 	return out

@@ -21,8 +21,10 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/build/estimate"
 	"slipway.dev/services/build/migrations"
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/build/workers"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/bus/metricsbus"
@@ -81,16 +83,17 @@ type Settings struct {
 type Service struct {
 	buildv1.UnimplementedBuildServiceServer
 	buildv1.UnimplementedWorkServiceServer
-	deps    Deps
-	store   store.Store
-	bus     jetstream.JetStream
-	space   *sqldb.Space
-	workers *workers
-	ended   *endings
-	tails   *tails
-	metrics metrics
-	outbox  *metricsbus.Outbox
-	signs   signs
+	deps      Deps
+	store     store.Store
+	bus       jetstream.JetStream
+	space     *sqldb.Space
+	workers   *workers.Watch
+	estimates estimate.Estimator
+	ended     *endings
+	tails     *tails
+	metrics   metrics
+	outbox    *metricsbus.Outbox
+	signs     signs
 	// queued wakes the dispatcher, admitted the outbox.
 	queued, admitted chan struct{}
 }
@@ -102,10 +105,11 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	rows, seen := store.New(d.DB), workers.New(d.Now, d.BuildersOnDemand)
 	s := &Service{
-		deps: d, store: store.New(d.DB), bus: js,
-		space:   sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
-		workers: newWorkers(d.Now, d.BuildersOnDemand), ended: newEndings(), metrics: newMetrics(d.Metrics),
+		deps: d, store: rows, bus: js, workers: seen, estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now},
+		space: sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
+		ended: newEndings(), metrics: newMetrics(d.Metrics),
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
 	s.tails = newTails(s)
@@ -154,7 +158,7 @@ func subscribe(nc *nats.Conn) (s signs, err error) {
 }
 
 func (s *Service) observeWorker(_ context.Context, m *nats.Msg) {
-	if s.workers.observe(m.Data) {
+	if s.workers.Observe(m.Data) {
 		wake(s.queued) // there are more slots than before
 	}
 }

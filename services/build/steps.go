@@ -34,10 +34,10 @@ func inSteps(r *buildv1.Recipe) engine.Kind {
 // can says whether somebody can make all of a recipe: fault.Unsupported, with the
 // reason, where nobody can.
 func (s *Service) can(r *buildv1.Recipe) error {
-	if err := s.workers.able(engine.KindOf(r)); err != nil || !hasSteps(r) {
+	if err := s.workers.Able(engine.KindOf(r)); err != nil || !hasSteps(r) {
 		return err
 	}
-	return s.workers.able(inSteps(r))
+	return s.workers.Able(inSteps(r))
 }
 
 // buildInSteps queues a build again whose engine found that something has to be run on
@@ -51,7 +51,7 @@ func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1
 	if recipe.GetEngine() != engine.Conda || digest.Digest(r.GetDigest()).Validate() != nil {
 		return false, nil //nolint:nilerr // there is nothing to go on from, and the result says why there is no image
 	}
-	if err := s.workers.able(inSteps(recipe)); err != nil {
+	if err := s.workers.Able(inSteps(recipe)); err != nil {
 		if e, ok := fault.As(err); ok {
 			r.Message += ". " + e.Public
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/build/workers"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
@@ -42,9 +43,9 @@ func (s *Service) sweep(ctx context.Context) {
 
 // giveUpWaiting ends builds that no worker will take.
 func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
-	waiting, err := s.store.Untaken(ctx, now.Add(-absence))
+	waiting, err := s.store.Untaken(ctx, now.Add(-workers.Absence))
 	for _, r := range waiting {
-		if lacking := s.workers.given(r.Kind(), r.Created); lacking != nil {
+		if lacking := s.workers.MayWait(r.Kind(), r.Created); lacking != nil {
 			e, _ := fault.As(lacking)
 			err = errors.Join(err, s.fail(ctx, r, reasonInternal, e.Public))
 		}

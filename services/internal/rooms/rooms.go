@@ -95,6 +95,8 @@ func Rules() []Rule {
 		{Package: "services/build/store", May: []string{
 			"proto/gen/...", "services/build/engine", "services/build/migrations", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqlRoom,
 		}, Never: []string{buildkit}},
+		{Package: "services/build/workers", May: []string{"proto/gen/...", "services/build/engine", "services/internal/fault"}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{

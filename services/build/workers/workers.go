@@ -1,4 +1,6 @@
-package build
+// Package workers knows which workers live, and who of them can build what, from what they
+// say of themselves on the bus. Each replica knows what it has heard; nothing is kept.
+package workers
 
 import (
 	"slices"
@@ -21,16 +23,16 @@ const (
 	// patience is how long after our own start workers may be silent before they
 	// are held to be missing.
 	patience = 15 * time.Second
-	// absence is how long builds are still queued for a kind of worker of which
+	// Absence is how long builds are still queued for a kind of worker of which
 	// there is none any more.
-	absence = 2 * time.Minute
+	Absence = 2 * time.Minute
 	// arrival is how long a build waits for a worker that is started on demand, its
 	// machine included.
 	arrival = 30 * time.Minute
 )
 
-// workers knows who can build what, from what workers say of themselves.
-type workers struct {
+// Watch is what was heard of workers. Make it with New; safe for concurrent use.
+type Watch struct {
 	now   func() time.Time
 	since time.Time
 	// onDemand says that somebody starts workers when builds wait.
@@ -48,13 +50,15 @@ type sighting struct {
 	what *buildv1.Presence
 }
 
-func newWorkers(now func() time.Time, onDemand bool) *workers {
-	return &workers{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[engine.Kind]time.Time{}}
+// New begins to watch. onDemand says that somebody starts workers when builds wait: having
+// none is no reason to refuse one.
+func New(now func() time.Time, onDemand bool) *Watch {
+	return &Watch{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[engine.Kind]time.Time{}}
 }
 
-// observe takes a worker's Presence; it says whether there is more to give out than
+// Observe takes a worker's Presence; it says whether there is more to give out than
 // before.
-func (w *workers) observe(raw []byte) bool {
+func (w *Watch) Observe(raw []byte) bool {
 	p := &buildv1.Presence{}
 	if err := proto.Unmarshal(raw, p); err != nil || p.GetWorker() == "" {
 		return false
@@ -77,50 +81,51 @@ func (w *workers) observe(raw []byte) bool {
 		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
 }
 
-// slots counts what all live workers can do at a time.
-func (w *workers) slots(c engine.Kind) int {
+// Slots counts what all live workers can do at a time.
+func (w *Watch) Slots(c engine.Kind) int {
 	n := 0
-	for _, s := range w.live() {
-		for _, can := range s.what.GetCapabilities() {
+	for _, p := range w.Live() {
+		for _, can := range p.GetCapabilities() {
 			if can.GetEngine() == c.Engine && can.GetArchitecture() == c.Architecture {
-				n += int(s.what.GetSlots())
+				n += int(p.GetSlots())
 			}
 		}
 	}
 	return n
 }
 
-// capabilities are what the live workers can do.
-func (w *workers) capabilities() []engine.Kind {
+// Kinds are what the live workers can do; a kind is there once for each worker.
+func (w *Watch) Kinds() []engine.Kind {
 	var out []engine.Kind
-	for _, s := range w.live() {
-		for _, can := range s.what.GetCapabilities() {
+	for _, p := range w.Live() {
+		for _, can := range p.GetCapabilities() {
 			out = append(out, engine.Kind{Engine: can.GetEngine(), Architecture: can.GetArchitecture()})
 		}
 	}
 	return out
 }
 
-func (w *workers) live() []sighting {
+// Live are the newest words of the workers that live. They are not to be changed.
+func (w *Watch) Live() []*buildv1.Presence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []sighting
+	var out []*buildv1.Presence
 	for _, s := range w.seen {
 		if w.now().Sub(s.at) <= alive {
-			out = append(out, s)
+			out = append(out, s.what)
 		}
 	}
 	return out
 }
 
-// able follows gateway/contract/container-service.md#capabilities:
-// fault.Unsupported, with the reason, when no worker can do it. A worker that was
-// there a moment ago may just be on its way back, and one that starts may be able
+// Able follows gateway/contract/container-service.md#capabilities:
+// fault.Unsupported, with the reason, when no worker can make a kind of builds. A worker
+// that was there a moment ago may just be on its way back, and one that starts may be able
 // to. Shortly after our own start none may have been heard, but for those that say
 // that they cannot.
-func (w *workers) able(c engine.Kind) error {
+func (w *Watch) Able(c engine.Kind) error {
 	now := w.now()
-	if w.slots(c) > 0 {
+	if w.Slots(c) > 0 {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.had[c] = now
@@ -129,19 +134,19 @@ func (w *workers) able(c engine.Kind) error {
 	w.mu.Lock()
 	last, known := w.had[c]
 	w.mu.Unlock()
-	if known && now.Sub(last) < absence || w.starting(c.Engine) {
+	if known && now.Sub(last) < Absence || w.starting(c.Engine) {
 		return nil
 	}
-	if why := w.problem(c.Engine); why != "" {
+	if why := w.Problem(c.Engine); why != "" {
 		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.Engine), why)
 	}
 	if w.expects() {
 		return nil
 	}
 	switch {
-	case len(w.live()) == 0 && w.onDemand:
+	case len(w.Live()) == 0 && w.onDemand:
 		return nil
-	case len(w.live()) == 0:
+	case len(w.Live()) == 0:
 		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
 	case c.Architecture == engine.Any:
 		return fault.Unsupported.Newf("No worker of this service can %s", task(c.Engine))
@@ -152,9 +157,9 @@ func (w *workers) able(c engine.Kind) error {
 
 // instead is what an engine's workers build for, to be asked for instead; "" for
 // nothing.
-func (w *workers) instead(name string) string {
+func (w *Watch) instead(name string) string {
 	var have []string
-	for _, c := range w.capabilities() {
+	for _, c := range w.Kinds() {
 		if c.Engine == name && !slices.Contains(have, c.Architecture) {
 			have = append(have, c.Architecture)
 		}
@@ -166,31 +171,31 @@ func (w *workers) instead(name string) string {
 	return ": they build for linux/" + strings.Join(have, ", linux/") + ", which containerPlatform can ask for"
 }
 
-// given says why a build that was asked for at a time gets no worker any more;
+// MayWait says why a build that was asked for at a time gets no worker any more;
 // nil when it may.
-func (w *workers) given(c engine.Kind, asked time.Time) error {
+func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 	if w.expects() {
 		return nil
 	}
-	if err := w.able(c); err != nil {
+	if err := w.Able(c); err != nil {
 		return err
 	}
-	if w.onDemand && len(w.live()) == 0 && w.now().Sub(asked) > arrival {
+	if w.onDemand && len(w.Live()) == 0 && w.now().Sub(asked) > arrival {
 		return fault.Unsupported.Newf("No worker was started for this build within %s", arrival)
 	}
 	return nil
 }
 
 // expects says whether workers may not have been heard yet.
-func (w *workers) expects() bool { return w.now().Sub(w.since) < patience }
+func (w *Watch) expects() bool { return w.now().Sub(w.since) < patience }
 
 // starting says whether a live worker does not know yet what an engine of its can
 // do.
-func (w *workers) starting(name string) bool {
-	return slices.ContainsFunc(w.live(), func(s sighting) bool {
-		return slices.ContainsFunc(s.what.GetProblems(), func(p *buildv1.EngineProblem) bool {
-			return p.GetEngine() == name && p.GetProblem() == ""
-		}) || s.what.GetProblem() == "" && len(s.what.GetCapabilities()) == 0
+func (w *Watch) starting(name string) bool {
+	return slices.ContainsFunc(w.Live(), func(p *buildv1.Presence) bool {
+		return slices.ContainsFunc(p.GetProblems(), func(e *buildv1.EngineProblem) bool {
+			return e.GetEngine() == name && e.GetProblem() == ""
+		}) || p.GetProblem() == "" && len(p.GetCapabilities()) == 0
 	})
 }
 
@@ -207,19 +212,19 @@ func task(name string) string {
 	return "build images"
 }
 
-// problem is why none of the live workers can use an engine; "" when one can, or
+// Problem is why none of the live workers can use an engine; "" when one can, or
 // does not say why not.
-func (w *workers) problem(name string) string {
+func (w *Watch) Problem(name string) string {
 	why := ""
-	for _, s := range w.live() {
+	for _, p := range w.Live() {
 		can := func(c *buildv1.Capability) bool { return c.GetEngine() == name }
-		if slices.ContainsFunc(s.what.GetCapabilities(), can) {
+		if slices.ContainsFunc(p.GetCapabilities(), can) {
 			return ""
 		}
-		said := s.what.GetProblem()
-		for _, p := range s.what.GetProblems() {
-			if p.GetEngine() == name {
-				said = p.GetProblem()
+		said := p.GetProblem()
+		for _, e := range p.GetProblems() {
+			if e.GetEngine() == name {
+				said = e.GetProblem()
 			}
 		}
 		if said != "" {

@@ -1,17 +1,15 @@
-package build
+// Package estimate tells when a build that has not ended is likely to begin and to end, by
+// what others took. It is asked, and changes nothing.
+package estimate
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/build/workers"
 )
 
 const (
@@ -23,33 +21,30 @@ const (
 	farthest = 1000
 )
 
-// expect fills in when a build that has not ended is likely to begin and to end, by
-// what others took; nothing where that is not known.
-func (s *Service) expect(ctx context.Context, r store.Record, out *buildv1.AwaitBuildResponse) error {
-	e := estimate{s: s, now: s.deps.Now(), took: map[engine.Kind][]time.Duration{}}
-	start, end, err := e.of(ctx, r)
-	if err != nil {
-		return s.store.Fault("estimating a build", err)
-	}
-	if end != nil {
-		out.ExpectedEnd = proto.Float64(end.Seconds())
-	}
-	if start != nil && end != nil {
-		out.ExpectedStart = proto.Float64(start.Seconds())
-	}
-	return nil
+// Estimator is what estimates are made from.
+type Estimator struct {
+	Store   store.Store
+	Workers *workers.Watch
+	// Now is the clock.
+	Now func() time.Time
 }
 
-// estimate is what one look at the queue found out.
-type estimate struct {
-	s   *Service
+// Of is when a build is likely to begin and to end, from now; nil is not known, or past.
+// An error is one of the store's.
+func (e Estimator) Of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
+	return look{Estimator: e, now: e.Now(), took: map[engine.Kind][]time.Duration{}}.of(ctx, r)
+}
+
+// look is what one look at the queue found out.
+type look struct {
+	Estimator
 	now time.Time
 	// took is how long builds of a kind took lately, the shortest first.
 	took map[engine.Kind][]time.Duration
 }
 
-// of is when a build is likely to begin and to end, from now; nil is not known.
-func (e estimate) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
+// of is Estimator.Of.
+func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	switch {
 	case !r.IsPending():
 		return nil, nil, nil
@@ -72,10 +67,10 @@ func (e estimate) of(ctx context.Context, r store.Record) (start, end *time.Dura
 
 // ofParts is when a build is likely to have ended that is made from others: after the
 // last of them, and what it takes itself.
-func (e estimate) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
+func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
 	var last time.Duration
 	for _, id := range r.Request.GetPartIds() {
-		part, err := e.s.store.Get(ctx, id)
+		part, err := e.Store.Get(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -100,18 +95,18 @@ func (e estimate) ofParts(ctx context.Context, r store.Record) (*time.Duration, 
 
 // start is when a worker is likely to be free for a build: what runs on the workers
 // that could make it ends, and what waits before it is made, each in its time.
-func (e estimate) start(ctx context.Context, r store.Record) (*time.Duration, error) {
-	able := e.s.workers.fit(r.Kind())
-	if able.slots == 0 {
+func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error) {
+	able := e.Workers.Fit(r.Kind())
+	if able.Slots == 0 {
 		return nil, nil
 	}
-	loads, err := e.s.store.Loads(ctx, r, farthest+1)
+	loads, err := e.Store.Loads(ctx, r, farthest+1)
 	if err != nil || len(loads) > farthest {
 		return nil, err
 	}
-	free := make([]time.Duration, min(able.slots, len(loads)+1))
+	free := make([]time.Duration, min(able.Slots, len(loads)+1))
 	for _, l := range loads {
-		if !able.carries(l) {
+		if !able.Carries(l.Worker, l.Kind) {
 			continue
 		}
 		left, err := e.left(ctx, l.Kind, e.since(l))
@@ -125,11 +120,11 @@ func (e estimate) start(ctx context.Context, r store.Record) (*time.Duration, er
 
 // left is how long a build of a kind is likely to go on that runs since a moment: the
 // median of those that took as long already; nil where there is none.
-func (e estimate) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
+func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
 	took, known := e.took[c]
 	if !known {
 		var err error
-		if took, err = e.s.store.Lengths(ctx, c, e.now.Add(-lately), samples); err != nil {
+		if took, err = e.Store.Lengths(ctx, c, e.now.Add(-lately), samples); err != nil {
 			return nil, err
 		}
 		slices.Sort(took)
@@ -144,42 +139,9 @@ func (e estimate) left(ctx context.Context, c engine.Kind, since time.Time) (*ti
 }
 
 // since is when what runs of a load began; what waits is as if it began now.
-func (e estimate) since(l store.Load) time.Time {
+func (e look) since(l store.Load) time.Time {
 	if l.Started.IsZero() {
 		return e.now
 	}
 	return l.Started
-}
-
-// fitting is the live workers that can make a kind of builds.
-type fitting struct {
-	names map[string]bool
-	makes map[engine.Kind]bool
-	slots int
-}
-
-// carries says whether a build takes a slot of these workers, or may.
-func (f fitting) carries(l store.Load) bool {
-	if l.Worker != "" {
-		return f.names[l.Worker]
-	}
-	return f.makes[l.Kind]
-}
-
-// fit finds the live workers that can make a kind of builds, and what else they make.
-func (w *workers) fit(c engine.Kind) fitting {
-	f := fitting{names: map[string]bool{}, makes: map[engine.Kind]bool{}}
-	for _, s := range w.live() {
-		can := map[engine.Kind]bool{}
-		for _, k := range s.what.GetCapabilities() {
-			can[engine.Kind{Engine: k.GetEngine(), Architecture: k.GetArchitecture()}] = true
-		}
-		if !can[c] {
-			continue
-		}
-		f.names[s.what.GetWorker()] = true
-		f.slots += int(s.what.GetSlots())
-		maps.Copy(f.makes, can)
-	}
-	return f
 }

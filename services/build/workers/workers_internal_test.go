@@ -1,4 +1,4 @@
-package build
+package workers
 
 import (
 	"errors"
@@ -46,15 +46,15 @@ func TestNoWorker(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Now()
-			w := newWorkers(func() time.Time { return now }, tt.onDemand)
+			w := New(func() time.Time { return now }, tt.onDemand)
 			now = now.Add(time.Hour) // past the patience after the start
 			if tt.heard != nil {
-				w.observe(tt.heard)
+				w.Observe(tt.heard)
 			}
-			if err := w.able(engine.Kind{Engine: "buildkit", Architecture: tt.arch}); (err == nil) != tt.able {
+			if err := w.Able(engine.Kind{Engine: "buildkit", Architecture: tt.arch}); (err == nil) != tt.able {
 				t.Errorf("asked for a build: %v", err)
 			}
-			err := w.given(engine.Kind{Engine: "buildkit", Architecture: tt.arch}, now.Add(-tt.ago))
+			err := w.MayWait(engine.Kind{Engine: "buildkit", Architecture: tt.arch}, now.Add(-tt.ago))
 			if (err == nil) != tt.wait {
 				t.Errorf("waiting for a worker: %v", err)
 			}
@@ -95,58 +95,31 @@ func TestNobodyCanBuild(t *testing.T) {
 		{name: "one cannot, the other can", first: says{broken, able}},
 		{name: "one cannot, the other left early", first: says{broken, starting, left}, want: "there is no runc"},
 		{name: "one cannot, the other was here", first: says{able, left, broken}},
-		{name: "one cannot, the other was here long ago", first: says{able, left}, pause: absence, then: says{broken}, want: "there is no runc"},
+		{name: "one cannot, the other was here long ago", first: says{able, left}, pause: Absence, then: says{broken}, want: "there is no runc"},
 		{name: "the first worker starts, long after us", pause: patience, then: says{starting}},
 		{name: "nobody has the engine", pause: patience, then: says{worker("other", "", "sif")}, want: "builds for linux/amd64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			now, c := time.Unix(0, 0), engine.Kind{Engine: "buildkit", Architecture: "amd64"}
-			w := newWorkers(func() time.Time { return now }, false)
+			w := New(func() time.Time { return now }, false)
 			hear := func(all says) {
 				for _, p := range all {
 					raw, err := proto.Marshal(p)
 					if err != nil {
 						t.Fatal(err)
 					}
-					w.observe(raw)
-					_ = w.able(c) // what is noted of it counts later
+					w.Observe(raw)
+					_ = w.Able(c) // what is noted of it counts later
 				}
 			}
 			hear(tc.first)
 			now = now.Add(tc.pause)
 			hear(tc.then)
-			err := w.able(c)
+			err := w.Able(c)
 			if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("it is answered %v, want %q", err, tc.want)
 			}
 		})
-	}
-}
-
-// TestEngines lists what workers can do: every engine, with the architectures of all of
-// them, or with what keeps it away.
-func TestEngines(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := &Service{workers: newWorkers(func() time.Time { return now }, false)}
-	now = now.Add(time.Hour)
-	for _, p := range []*buildv1.Presence{
-		{Worker: "a", Slots: 1, Capabilities: []*buildv1.Capability{{Engine: "buildkit", Architecture: "arm64"}, {Engine: "conda", Architecture: "any"}}},
-		{Worker: "b", Slots: 1, Capabilities: []*buildv1.Capability{{Engine: "buildkit", Architecture: "amd64"}, {Engine: "buildkit", Architecture: "arm64"}}},
-	} {
-		raw, err := proto.Marshal(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.workers.observe(raw)
-	}
-	want := &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
-		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}},
-		{Name: "freeze", Problem: "no worker is there that could"}, {Name: "sif", Problem: "no worker is there that could"},
-		{Name: "conda", Architectures: []string{"any"}},
-	}}
-	if got, err := s.ListEngines(t.Context(), &buildv1.ListEnginesRequest{}); err != nil || !proto.Equal(got, want) {
-		t.Errorf("got  %v, %v\nwant %v", got, err, want)
 	}
 }
