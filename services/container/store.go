@@ -64,7 +64,7 @@ func (s store) insert(ctx context.Context, r record) error {
 // there is none. Like all that takes a token, it also finds what is still kept under
 // the token itself (see hashTokens).
 func (s store) get(ctx context.Context, token string) (record, error) {
-	r, err := scanned(s.db.QueryRowContext(ctx, `SELECT `+recordColumns+` FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token))
+	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+recordColumns+` FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token))
 	if errors.Is(err, sql.ErrNoRows) {
 		return record{}, unknownRequest(err)
 	}

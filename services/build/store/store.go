@@ -100,7 +100,7 @@ func (s Store) Get(ctx context.Context, id string) (Record, error) { return s.on
 // one reads the first build that a condition holds for; fault.NotFound when there is
 // none.
 func (s Store) one(ctx context.Context, where string, args ...any) (Record, error) {
-	return scan(s.db.QueryRowContext(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...))
+	return scan(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...))
 }
 
 // list reads the builds that a condition holds for.

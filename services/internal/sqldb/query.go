@@ -4,12 +4,41 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"slipway.dev/services/internal/fault"
 )
+
+// prepared prepares a text when it is first used, on SQLite: Postgres's driver keeps its own
+// statements. Texts are those in the code, so there is no bound to how many it keeps.
+func (db *DB) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
+	if stmt, ok := db.statements.Load(text); ok {
+		return stmt.(*sql.Stmt), nil //nolint:forcetypeassert // nothing else is stored
+	}
+	stmt, err := db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, fmt.Errorf("preparing a statement: %w", err)
+	}
+	kept, lost := db.statements.LoadOrStore(text, stmt)
+	if lost {
+		_ = stmt.Close() //nolint:sqlclosecheck // the other one stays open
+	}
+	return kept.(*sql.Stmt), nil //nolint:forcetypeassert // nothing else is stored
+}
+
+// PreparedRow is QueryRowContext for a text that is asked often, and is a constant: it
+// stays prepared.
+func (db *DB) PreparedRow(ctx context.Context, text string, args ...any) *sql.Row {
+	if db.IsSQLite() {
+		if stmt, err := db.prepared(ctx, text); err == nil { //nolint:sqlclosecheck // it stays prepared
+			return stmt.QueryRowContext(ctx, args...)
+		}
+	}
+	return db.QueryRowContext(ctx, text, args...) // says what is wrong
+}
 
 // NotFound turns an empty result into fault.NotFound, "No such <what>". Any other
 // error is as Lost has it.

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,8 @@ import (
 type DB struct {
 	*sql.DB
 	dialect database.Dialect
+	// statements are those that stay prepared: *sql.Stmt by text.
+	statements sync.Map
 }
 
 // Open connects to `sqlite:PATH` or `postgres://…` and asks it for a sign of

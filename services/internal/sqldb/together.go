@@ -2,7 +2,6 @@ package sqldb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,9 +31,6 @@ type Together struct {
 	mu      sync.Mutex
 	waiting []*execution
 	writing int
-
-	prepare  sync.Mutex
-	prepared *sql.Stmt // on SQLite, once it was used; Postgres's driver keeps its own
 }
 
 type execution struct {
@@ -141,7 +137,7 @@ func (t *Together) transact(group []*execution) error {
 	}
 	// A context that may end would cost a goroutine for each statement.
 	ctx := context.Background()
-	stmt, err := t.statement(ctx)
+	stmt, err := t.db.prepared(ctx, t.text)
 	if err != nil {
 		return err
 	}
@@ -160,21 +156,6 @@ func (t *Together) transact(group []*execution) error {
 		}
 	}
 	return tx.Commit()
-}
-
-// statement prepares the text when it is first used.
-func (t *Together) statement(ctx context.Context) (*sql.Stmt, error) {
-	t.prepare.Lock()
-	defer t.prepare.Unlock()
-	if t.prepared != nil {
-		return t.prepared, nil
-	}
-	stmt, err := t.db.PrepareContext(ctx, t.text)
-	if err != nil {
-		return nil, fmt.Errorf("preparing a statement: %w", err)
-	}
-	t.prepared = stmt
-	return stmt, nil
 }
 
 // pipeline sends the group at once: what stands between two Syncs of Postgres's protocol is one

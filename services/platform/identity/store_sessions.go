@@ -83,7 +83,7 @@ const sessionQuery = `SELECT ` + sessionColumns + `, ` + UserColumns + `
 
 // session reads one that goes on, with its user; fault.NotFound.
 func (s store) session(ctx context.Context, id int64, now time.Time) (v session, err error) {
-	err = v.scan(s.db.QueryRowContext(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.Into()...)
+	err = v.scan(s.db.PreparedRow(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.Into()...)
 	return v, s.db.NotFound("session", err)
 }
 

@@ -92,7 +92,7 @@ const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.
 func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	r := tokenRecord{id: id}
 	into := []any{&r.name, &r.secretHash, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used)}
-	err := s.db.QueryRowContext(ctx, tokenQuery, id).Scan(append(into, r.user.Into()...)...)
+	err := s.db.PreparedRow(ctx, tokenQuery, id).Scan(append(into, r.user.Into()...)...)
 	return r, s.db.NotFound("token", err)
 }
 
