@@ -42,8 +42,8 @@ func Build(w *world.World, s *figure.Sheet) {
 	}
 	s.Medians(r, world.NameSlipway, figure.Metric{Name: "answers the request", Unit: "ms", Of: func(s figure.Sample) float64 { return s.Answered * 1e3 }})
 	s.Tell("slipway - buildctl", r.Difference(world.NameSlipway, nameBuildctl, figure.Took), "ms")
-	s.Ratio(r, world.NameSlipway, nameInside, figure.Took, figure.Bar{})
-	s.Ratio(r, world.NameSlipway, nameBuildctl, figure.Took, figure.AtMost(1.1))
+	s.Ratio(r, world.NameSlipway, nameInside, figure.Took, figure.AtMost(1.05))
+	s.Ratio(r, world.NameSlipway, nameBuildctl, figure.Took, figure.AtMost(1.05))
 	w.Profile("build", server, turns[0])
 	measureCached(w, s, server, recipe(w))
 }
