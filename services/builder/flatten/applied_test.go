@@ -15,6 +15,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// Names with a meaning of their own (layer.md, "Whiteouts").
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+)
+
 // applied is an image as one who unpacks layer upon layer has it: the simplest that
 // could be right, to hold the others against.
 type applied map[string]*held

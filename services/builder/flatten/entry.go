@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"slipway.dev/services/internal/layertar"
 )
 
 const (
@@ -72,7 +74,7 @@ func locate(h *tar.Header) (path, dir, base string, err error) {
 		return "", "", "", err
 	}
 	dir, base = split(path)
-	if strings.HasPrefix(base, whiteout) {
+	if layertar.IsWhiteout(base) {
 		return path, dir, base, nil
 	}
 	if err := check(h); err != nil {
@@ -84,40 +86,20 @@ func locate(h *tar.Header) (path, dir, base string, err error) {
 	return path, dir, base, nil
 }
 
-// Names with a meaning of their own (layer.md, "Whiteouts").
-const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq"
-	aufs     = ".wh..wh."
-)
-
-// hiddenBy is what a whiteout hides of earlier layers: one name, or all in its
-// directory. It is neither for what aufs wrote for itself.
-func hiddenBy(name string) (hidden string, all bool, err error) {
-	hidden = strings.TrimPrefix(name, whiteout)
-	switch {
-	case name == opaque:
-		return "", true, nil
-	case strings.HasPrefix(name, aufs):
-		return "", false, nil
-	case hidden == "" || hidden == "." || hidden == "..":
-		return "", false, refuse("has a whiteout of no name, %s", quoted(name))
-	}
-	return hidden, false, nil
-}
-
 func isDevice(kind byte) bool { return kind == tar.TypeChar || kind == tar.TypeBlock }
 
 // check refuses entries that no file system could hold.
 func check(h *tar.Header) error {
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse, tar.TypeDir, tar.TypeLink, tar.TypeChar, tar.TypeBlock, tar.TypeFifo: //nolint:staticcheck // RegA is in old archives
+	case tar.TypeDir, tar.TypeLink, tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 	case tar.TypeSymlink:
 		if h.Linkname == "" || len(h.Linkname) > maxPath {
 			return refuse("has a symbolic link %s that leads nowhere", quoted(h.Name))
 		}
 	default:
-		return refuse("has an entry %s of the unknown type %q", quoted(h.Name), h.Typeflag)
+		if !layertar.IsFile(h) {
+			return refuse("has an entry %s of the unknown type %q", quoted(h.Name), h.Typeflag)
+		}
 	}
 	if h.Uid < 0 || h.Gid < 0 || int64(h.Uid) >= math.MaxUint32 || int64(h.Gid) >= math.MaxUint32 {
 		return refuse("has an entry %s of an impossible owner", quoted(h.Name))
@@ -132,13 +114,13 @@ func header(h *tar.Header, name string) *tar.Header {
 		Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size,
 		Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: seconds(h.ModTime), PAXRecords: xattrs(h.PAXRecords),
 	}
-	switch h.Typeflag {
-	case tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // see check
+	switch {
+	case layertar.IsFile(h):
 		out.Typeflag = tar.TypeReg
-	case tar.TypeDir:
+	case h.Typeflag == tar.TypeDir:
 		out.Name += "/"
 		out.Size = 0
-	case tar.TypeSymlink, tar.TypeFifo:
+	case h.Typeflag == tar.TypeSymlink, h.Typeflag == tar.TypeFifo:
 		out.Size = 0
 	}
 	if name == "" {

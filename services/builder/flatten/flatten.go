@@ -12,23 +12,14 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
+
+	"slipway.dev/services/internal/layertar"
 )
 
 // Layer is one layer of an image.
-type Layer struct {
-	// Name is for messages, e.g. its digest.
-	Name string
-	// Open begins to read it: a tar, plain or compressed with gzip or zstd. However
-	// often it is called, it must answer the same bytes, and is to fail at the end when
-	// they are not those that were wanted.
-	Open func(context.Context) (io.ReadCloser, error)
-	// Size is its length as stored, in bytes; 0 means unknown. What is unpacked must
-	// be in proportion to it.
-	Size int64
-}
+type Layer = layertar.Layer
 
 // Limits are how large an image may be; a zero is no limit.
 type Limits struct {
@@ -53,15 +44,7 @@ type Summary struct {
 }
 
 // Refusal is an image that cannot be flattened, whatever one does.
-type Refusal struct {
-	// Layer is the name of the one at fault.
-	Layer string
-	// Why is for the user.
-	Why string
-}
-
-// Error is the text for the user.
-func (r *Refusal) Error() string { return fmt.Sprintf("the layer %s %s", r.Layer, r.Why) }
+type Refusal = layertar.Refusal
 
 // ErrTwice is the answer of Write to layers that have to be known before they can
 // be written: those with two entries of one name, or with hard links to what an
@@ -74,9 +57,9 @@ var ErrTwice = errors.New("the layers have to be read twice")
 // the image's fault; other errors are those of Open, of out, or of ctx.
 func Write(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
 	f := &topDownWriter{output: output{to: out}, root: &pathState{}, names: names{limits: limits}}
-	r := newReading(limits)
+	r := newReader(limits)
 	for i := len(layers) - 1; i >= 0; i-- {
-		err := r.each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
+		err := r.Each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
 			return f.entry(int32(i)+1, h, content)
 		})
 		if err != nil {
@@ -94,9 +77,9 @@ func Write(ctx context.Context, out Output, layers []Layer, limits Limits) (Summ
 // winners.
 func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
 	t := newTree(limits)
-	r := newReading(limits)
+	r := newReader(limits)
 	for i, l := range layers {
-		err := r.each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
+		err := r.Each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
 			return t.apply(entryID{int32(i), int32(k)}, h)
 		})
 		if err != nil {
@@ -104,9 +87,9 @@ func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) 
 		}
 	}
 	e := &emitter{output: output{to: out}, tree: t, links: t.survivors()}
-	r = newReading(limits)
+	r = newReader(limits)
 	for i, l := range layers {
-		err := r.each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
+		err := r.Each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
 			return e.entry(entryID{int32(i), int32(k)}, h, content)
 		})
 		if err != nil {
@@ -117,6 +100,11 @@ func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) 
 		return Summary{}, err
 	}
 	return e.summary, nil
+}
+
+// newReader counts the entries and bytes of all layers together.
+func newReader(l Limits) *layertar.Reader {
+	return layertar.NewReader(layertar.Limits{Bytes: l.Bytes, Entries: l.Entries, Image: true})
 }
 
 // names counts what is in memory.
@@ -139,18 +127,4 @@ func (n *names) keep(name string) (string, error) {
 	return strings.Clone(name), nil
 }
 
-// errRefused is a refusal that does not know its layer yet.
-type errRefused struct{ why string }
-
-func (e *errRefused) Error() string { return e.why }
-
-func refuse(format string, args ...any) error { return &errRefused{fmt.Sprintf(format, args...)} }
-
-// blame names the layer in a refusal.
-func blame(l Layer, err error) error {
-	var r *errRefused
-	if errors.As(err, &r) {
-		return &Refusal{Layer: l.Name, Why: r.why}
-	}
-	return err
-}
+func refuse(format string, args ...any) error { return layertar.Refuse(format, args...) }

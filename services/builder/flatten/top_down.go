@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"slipway.dev/services/internal/layertar"
 )
 
 // pathState is what is known of a path that some layer has an entry for. Layers are
@@ -65,7 +67,7 @@ func (f *topDownWriter) entry(layer int32, h *tar.Header, content io.Reader) err
 	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(base, whiteout) {
+	if layertar.IsWhiteout(base) {
 		return f.remove(layer, dir, base)
 	}
 	n := f.root
@@ -179,7 +181,7 @@ func (f *topDownWriter) lookup(path string) *pathState {
 
 // remove obeys a whiteout.
 func (f *topDownWriter) remove(layer int32, dir, base string) error {
-	hidden, all, err := hiddenBy(base)
+	hidden, all, err := layertar.HiddenBy(base)
 	if err != nil || hidden == "" && !all {
 		return err
 	}

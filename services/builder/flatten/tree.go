@@ -3,6 +3,8 @@ package flatten
 import (
 	"archive/tar"
 	"strings"
+
+	"slipway.dev/services/internal/layertar"
 )
 
 // entryID is an entry: the layer's number and the entry's in it.
@@ -63,7 +65,7 @@ func (t *tree) apply(at entryID, h *tar.Header) error {
 	switch {
 	case err != nil:
 		return err
-	case strings.HasPrefix(name, whiteout):
+	case layertar.IsWhiteout(name):
 		return t.remove(at.layer, dir, name)
 	case path == "":
 		t.root.at, t.root.inode, t.root.touched = at, at, at.layer
@@ -151,7 +153,7 @@ func (t *tree) parent(dir string, layer int32) (*node, error) {
 // remove obeys a whiteout: it hides what earlier layers have put there, and nothing
 // of its own layer.
 func (t *tree) remove(layer int32, dir, name string) error {
-	hidden, all, err := hiddenBy(name)
+	hidden, all, err := layertar.HiddenBy(name)
 	if err != nil {
 		return err
 	}

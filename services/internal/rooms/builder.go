@@ -18,7 +18,7 @@ func builderRules() []Rule {
 		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		// What files and images are: no registry, no bus, no job.
-		{Package: builder + "flatten"},
+		{Package: builder + "flatten", May: []string{"services/internal/layertar"}},
 		{Package: builder + "squashfs"},
 		{Package: builder + "shadow", May: []string{"services/internal/fault", "services/internal/limits"}},
 		{Package: builder + "sif", May: []string{builder + "flatten", builder + "squashfs", "services/internal/limits"}},

@@ -59,6 +59,7 @@ func Rules() []Rule {
 		{Package: "services/internal/bounded", Only: []string{}},
 		{Package: "services/internal/retry", Only: []string{}},
 		{Package: "services/internal/lifetime", Only: []string{}},
+		{Package: "services/internal/layertar", Only: []string{"github.com/klauspost/compress/..."}},
 		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
@@ -113,7 +114,8 @@ func Rules() []Rule {
 		{Package: "services/conda", May: append(plumbing(), "services/conda/...", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/conda/channel", May: append(plumbing(), "services/conda/index", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
-		{Package: "services/inspect", May: plumbing(), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect", May: append(plumbing(), "services/inspect/listing", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
 		// Blobs that are kept, whoever asks for them and wherever they come from.
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},

@@ -1,4 +1,4 @@
-package flatten
+package layertar
 
 import (
 	"archive/tar"
@@ -22,8 +22,9 @@ const (
 	window = 32 << 20
 )
 
-// reading goes through layers and counts what it sees.
-type reading struct {
+// Reader goes through layers, one after the other, and counts what it sees in all of them.
+// Make it with NewReader.
+type Reader struct {
 	limits  Limits
 	entries int
 	bytes   int64
@@ -31,12 +32,14 @@ type reading struct {
 	packed, archive *bufio.Reader
 }
 
-func newReading(l Limits) *reading {
-	return &reading{limits: l, packed: bufio.NewReaderSize(nil, 64<<10), archive: bufio.NewReaderSize(nil, 128<<10)}
+// NewReader makes a reader that stops where the limits are passed.
+func NewReader(l Limits) *Reader {
+	return &Reader{limits: l, packed: bufio.NewReaderSize(nil, 64<<10), archive: bufio.NewReaderSize(nil, 128<<10)}
 }
 
-// each calls f for every entry of a layer, numbered from 0.
-func (r *reading) each(ctx context.Context, l Layer, f func(k int, h *tar.Header, content io.Reader) error) error {
+// Each calls f for every entry of a layer, numbered from 0. A *Refusal is the layer's
+// fault; other errors are those of Open, of f, or of ctx.
+func (r *Reader) Each(ctx context.Context, l Layer, f func(k int, h *tar.Header, content io.Reader) error) error {
 	raw, err := l.Open(ctx)
 	if err != nil {
 		return err
@@ -58,17 +61,17 @@ func (r *reading) each(ctx context.Context, l Layer, f func(k int, h *tar.Header
 	case source.err != nil:
 		return fmt.Errorf("reading the layer %s: %w", l.Name, source.err)
 	case errors.Is(err, errDamaged), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return &Refusal{Layer: l.Name, Why: "is damaged: " + err.Error()}
+		return &Refusal{Layer: l.Name, Why: "is damaged", Cause: err}
 	}
 	return blame(l, err)
 }
 
-func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Header, content io.Reader) error) error {
+func (r *Reader) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Header, content io.Reader) error) error {
 	files := length{most: harmless}
 	if l.Size > 0 {
 		files.most = max(files.most, l.Size*proportion)
 	}
-	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, most: r.limits.Bytes}
+	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, limits: r.limits}
 	r.archive.Reset(stream)
 	archive := tar.NewReader(r.archive)
 	for k := 0; ; k++ {
@@ -94,33 +97,30 @@ func (r *reading) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.He
 type length struct{ sum, most int64 }
 
 // admit counts an entry, and refuses the one that is too much.
-func (r *reading) admit(h *tar.Header, files *length) error {
+func (r *Reader) admit(h *tar.Header, files *length) error {
 	if r.entries++; r.limits.Entries > 0 && r.entries > r.limits.Entries {
-		return refuse("is of an image with more than %d entries", r.limits.Entries)
+		return r.limits.errEntries()
 	}
-	if header(h, "").Typeflag == tar.TypeReg {
+	if IsFile(h) {
 		files.sum += h.Size
 	}
 	if h.Size < 0 || files.sum < 0 || files.sum > files.most {
 		return errProportion()
 	}
 	if r.limits.Bytes > 0 && files.sum > r.limits.Bytes {
-		return errBytes(r.limits.Bytes)
+		return r.limits.errBytes()
 	}
 	return nil
 }
 
-func errProportion() error { return refuse("unpacks to more than is in proportion to its size") }
-func errBytes(n int64) error {
-	return refuse("is of an image that unpacks to more than %d MiB", n>>20)
-}
+func errProportion() error { return Refuse("unpacks to more than is in proportion to its size") }
 
 // bounded ends a stream that becomes too long.
 type bounded struct {
-	in    io.Reader
-	left  int64
-	total *int64
-	most  int64
+	in     io.Reader
+	left   int64
+	total  *int64
+	limits Limits
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -130,8 +130,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	switch {
 	case b.left < 0:
 		return 0, errProportion()
-	case b.most > 0 && *b.total > b.most:
-		return 0, errBytes(b.most)
+	case b.limits.Bytes > 0 && *b.total > b.limits.Bytes:
+		return 0, b.limits.errBytes()
 	}
 	return n, err
 }
