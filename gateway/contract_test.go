@@ -167,7 +167,7 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"registry": "registry.example.org", "request": "abc", "spare": "def",
+		"registry": "registry.example.org", "request": "abc", "spare": "def", "layer": "sha256:" + strings.Repeat("0f", 32),
 		"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 	}
 	examples, err := contracttest.Load("testdata/contract", values)

@@ -36,6 +36,7 @@ func begin(f api, base []byte) (*document, error) {
 	for _, dir := range f.examples {
 		list, err := contracttest.Load(dir, map[string]string{
 			"registry": "registry.example.org", "request": "x4k2m9q7w1z8", "spare": "b7t3n6v5c0y2",
+			"layer": "sha256:" + strings.Repeat("0f", 32),
 			"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 		})
 		if err != nil {

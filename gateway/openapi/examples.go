@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -42,7 +43,7 @@ func succeeds(e contracttest.Example) bool { return strings.HasPrefix(e.Status, 
 // show adds an example of what is returned, and where that is a success, of what is sent.
 func (d *document) show(op *openapi3.Operation, e contracttest.Example, values map[string]string) error {
 	if succeeds(e) {
-		setPath(op, values)
+		setParameters(op, values, e.Path)
 		if err := asks(op, e); err != nil {
 			return err
 		}
@@ -85,9 +86,15 @@ func match(path, called string) map[string]string {
 	return values
 }
 
-func setPath(op *openapi3.Operation, values map[string]string) {
+// setParameters adds examples of what every call has in its path or query.
+func setParameters(op *openapi3.Operation, values map[string]string, called string) {
+	_, raw, _ := strings.Cut(called, "?")
+	query, _ := url.ParseQuery(raw) // of one that cannot be read, what can be
 	for _, p := range op.Parameters {
 		text, ok := values[p.Value.Name]
+		if p.Value.Required && query.Has(p.Value.Name) {
+			text, ok = query.Get(p.Value.Name), true
+		}
 		if !ok || p.Value.Example != nil {
 			continue
 		}

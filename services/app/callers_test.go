@@ -42,7 +42,7 @@ func internalCalls() map[string][]string {
 		"slipway.conda.v1.CondaService/SolvePackages":        {"container"},
 		"slipway.container.v1.ContainerService/ResolveToken": {"inspect", "registry"},
 		"slipway.container.v1.ContainerService/RecordDigest": {"registry"},
-		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "registry"},
+		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "inspect", "registry"},
 		"slipway.platform.v1.PlatformService/Authorize":      {"build", "conda", "container", "inspect", "metrics"},
 		"slipway.platform.v1.PlatformService/GetCredentials": {"build", "conda", "container", "inspect", "registry"},
 		"slipway.platform.v1.PlatformService/GetRunState":    {"container"},

@@ -31,7 +31,7 @@ func Callers() rpc.Callers {
 		{Roles: []string{"registry"}, Calls: []string{
 			containerv1.ContainerService_RecordDigest_FullMethodName,
 		}},
-		{Roles: []string{"registry", "builder"}, Calls: []string{
+		{Roles: []string{"registry", "builder", "inspect"}, Calls: []string{
 			containerv1.ContainerService_GetLayer_FullMethodName,
 		}},
 	}

@@ -5,10 +5,35 @@ import (
 	"strconv"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+
 	"slipway.dev/gateway/contracttest"
 
 	"slipway.dev/services/internal/testkit"
 )
+
+// firstLayer is the digest of the lowest layer of an index's first image.
+func firstLayer(t *testing.T, index v1.ImageIndex) string {
+	t.Helper()
+	images, err := partial.Manifests(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, ok := images[0].(v1.Image)
+	if !ok {
+		t.Fatal("the index has no image")
+	}
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := layers[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d.String()
+}
 
 // TestContract replays the documented examples against the whole program.
 func TestContract(t *testing.T) {
@@ -17,6 +42,7 @@ func TestContract(t *testing.T) {
 	index := testkit.Index(t, true, "amd64", "arm64")
 	up.Push(t, "library/tool:v1", index)
 	up.Push(t, "library/tool:signature", referring(t, "signature", index))
+	layer := firstLayer(t, index)
 	auth := settings{"registry_auth_file": dockerConfig(t, map[string]string{up.Host: testkit.User + ":" + testkit.Password})}
 	auth["admin_registry_auth_file"] = auth["registry_auth_file"]
 	eachShape(t, []string{up.Host}, auth, func(t *testing.T, p *program) {
@@ -26,7 +52,7 @@ func TestContract(t *testing.T) {
 		})
 		spare := p.submit(map[string]any{"containerImage": up.Host + "/library/tool:v1"})
 		examples, err := contracttest.Load("../../gateway/testdata/contract", map[string]string{
-			"registry": up.Host, "request": tokenOf(request), "spare": tokenOf(spare),
+			"registry": up.Host, "request": tokenOf(request), "spare": tokenOf(spare), "layer": layer,
 		})
 		if err != nil {
 			t.Fatal(err)

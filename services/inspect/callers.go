@@ -11,6 +11,7 @@ func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			inspectv1.InspectService_InspectImage_FullMethodName,
+			inspectv1.InspectService_ListLayerFiles_FullMethodName,
 			inspectv1.InspectService_ValidateCredentials_FullMethodName,
 		}},
 	}

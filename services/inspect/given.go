@@ -46,6 +46,7 @@ func (s *Service) lookAt(ctx context.Context, who caller.ID, image oci.Reference
 		return l, err
 	}
 	plan := resp.GetPlan()
+	l.plan = plan
 	src := plan.GetSource()
 	l.image = oci.Reference{Registry: src.GetRegistry(), Repository: src.GetRepository()}
 	if d, err := digest.Parse(src.GetReference()); err == nil {

@@ -21,7 +21,8 @@ import (
 // plans stands in for the container room: what each token stands for.
 type plans struct {
 	containerv1.ContainerServiceClient
-	of map[string]*containerv1.Plan
+	of     map[string]*containerv1.Plan
+	layers map[string][]byte
 }
 
 func (p plans) ResolveToken(_ context.Context, req *containerv1.ResolveTokenRequest, _ ...grpc.CallOption) (*containerv1.ResolveTokenResponse, error) {

@@ -15,11 +15,13 @@ import (
 	"github.com/regclient/regclient/types/ref"
 	"google.golang.org/protobuf/proto"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
@@ -31,20 +33,13 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	if err != nil {
 		return nil, err
 	}
-	claim, err := caller.ReadClaim(req.GetImage())
+	who, err := s.admit(ctx, req.GetImage())
 	if err != nil {
-		return nil, err
-	}
-	who, err := s.gate().Identify(ctx, claim)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.charge(ctx, caller.Of(who)); err != nil {
 		return nil, err
 	}
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
-	l, err := s.lookAt(ctx, caller.Of(who), image)
+	l, err := s.lookAt(ctx, who, image)
 	if err != nil {
 		return nil, err
 	}
@@ -71,18 +66,38 @@ func (s *Service) describe(ctx context.Context, l look, doc oci.Document, platfo
 	return &inspectv1.InspectImageResponse{Container: out}, err
 }
 
-// charge counts an inspection as a pull: it costs as much, and the registry that
-// is asked cannot tell them apart.
-func (s *Service) charge(ctx context.Context, who caller.ID) error {
-	client, limit := rpc.CallFrom(ctx).Client(), s.deps.PullsAnonymous
-	if !who.IsAnonymous() {
-		client, limit = "user:"+who.User(), s.deps.PullsUser
+// admit lets a caller in, and counts an inspection as a pull: it costs as much, and the
+// registry that is asked cannot tell them apart.
+func (s *Service) admit(ctx context.Context, q *inspectv1.ImageQuery) (caller.ID, error) {
+	claim, err := caller.ReadClaim(q)
+	if err != nil {
+		return caller.ID{}, err
 	}
-	_, err := s.deps.Limiter.Charge(ctx, "pulls", client, limit, 1)
-	return err
+	id, err := s.gate().Identify(ctx, claim)
+	if err != nil {
+		return caller.ID{}, err
+	}
+	who := caller.Of(id)
+	client, limit := s.account(ctx, who)
+	_, err = s.deps.Limiter.Charge(ctx, "pulls", client, limit, 1)
+	return who, err
 }
 
-func parse(req *inspectv1.InspectImageRequest) (oci.Reference, *ocispec.Platform, error) {
+// account is under which name a caller's pulls are counted, and how many there may be.
+func (s *Service) account(ctx context.Context, who caller.ID) (client string, limit ratelimit.Limit) {
+	if who.IsAnonymous() {
+		return rpc.CallFrom(ctx).Client(), s.deps.PullsAnonymous
+	}
+	return "user:" + who.User(), s.deps.PullsUser
+}
+
+// asked is what every call says of the image that it is about.
+type asked interface {
+	GetImage() *inspectv1.ImageQuery
+	GetPlatform() string
+}
+
+func parse(req asked) (oci.Reference, *ocispec.Platform, error) {
 	name := req.GetImage().GetContainerImage()
 	if name == "" {
 		return oci.Reference{}, nil, fault.Invalid.Newf("containerImage is missing")
@@ -110,6 +125,8 @@ type look struct {
 	image, shown oci.Reference
 	// made are documents that exist only here, by digest.
 	made map[digest.Digest]oci.Document
+	// plan is what a name stands for that this service gave out; nil for any other.
+	plan *containerv1.Plan
 }
 
 // fault says what an error of the registry's means for the caller.

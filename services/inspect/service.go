@@ -1,6 +1,7 @@
-// Package inspect owns nothing: it reads image metadata at other people's registries
-// with the caller's own login and answers it in the shape of
-// gateway/contract/container-service.md#inspection.
+// Package inspect owns nothing: it reads images at other people's registries with the
+// caller's own login, what they are made of and which files their layers have, and answers
+// it in the shape of gateway/contract/container-service.md#inspection. It remembers only
+// what is in layers, which does not change.
 package inspect
 
 import (
@@ -35,11 +36,12 @@ type Deps struct {
 // Service implements inspectv1.InspectServiceServer. Make it with New.
 type Service struct {
 	inspectv1.UnimplementedInspectServiceServer
-	deps Deps
+	deps     Deps
+	listings *listings
 }
 
 // New makes the service.
-func New(d Deps) *Service { return &Service{deps: d} }
+func New(d Deps) *Service { return &Service{deps: d, listings: newListings()} }
 
 func (s *Service) gate() caller.Gate {
 	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}

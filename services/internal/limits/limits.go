@@ -27,7 +27,7 @@ type Row struct {
 // Rows is the whole table: what requests may hold, what is fetched from others,
 // what builds may use, and what a client may hold open.
 func Rows() []Row {
-	return slices.Concat(requestRows(), dockerfileRows(), condaRows(), fetchRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows())
+	return slices.Concat(requestRows(), dockerfileRows(), condaRows(), fetchRows(), listingRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows())
 }
 
 // size writes a number of bytes in the largest unit that divides it.

@@ -107,6 +107,9 @@ func pairLayers(m ocispec.Manifest, diffIDs []digest.Digest) ([]Layer, error) {
 	return out, nil
 }
 
+// IsLayer says whether a layer is one that every engine can read, and lies with its image.
+func IsLayer(l ocispec.Descriptor) bool { return plainType(l) != "" }
+
 // plainType is what OCI calls a layer; "" for one that lies elsewhere, or is nothing that
 // every engine can read.
 func plainType(l ocispec.Descriptor) string {

@@ -209,6 +209,294 @@ func (x *ImageQuery) GetTowerRefreshToken() string {
 	return ""
 }
 
+// ListLayerFilesRequest is a layer of an image, and which of its files to return.
+type ListLayerFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// Query parameter: of which image of a multi-platform image the layer is, e.g.
+	// "linux/arm64". Absent: of that for linux/amd64, or else of the first.
+	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// Query parameter: the digest of the layer, as the image's manifest has it.
+	Layer string `protobuf:"bytes,3,opt,name=layer,proto3" json:"layer,omitempty"`
+	// Query parameter: return only entries that have this text in their path, in upper or
+	// lower case; at most 256 bytes.
+	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Query parameter: "path" (the default), or "size" for the largest first.
+	Sort string `protobuf:"bytes,5,opt,name=sort,proto3" json:"sort,omitempty"`
+	// Query parameter: how many to return at most, 1 to 10000; 0 means 1000.
+	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
+	// Query parameter: the nextPageToken of the page before; absent for the first.
+	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLayerFilesRequest) Reset() {
+	*x = ListLayerFilesRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLayerFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLayerFilesRequest) ProtoMessage() {}
+
+func (x *ListLayerFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLayerFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListLayerFilesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ListLayerFilesRequest) GetImage() *ImageQuery {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *ListLayerFilesRequest) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *ListLayerFilesRequest) GetLayer() string {
+	if x != nil {
+		return x.Layer
+	}
+	return ""
+}
+
+func (x *ListLayerFilesRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+func (x *ListLayerFilesRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *ListLayerFilesRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *ListLayerFilesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListLayerFilesResponse is a page of what a layer adds and removes.
+type ListLayerFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The layer's digest.
+	Digest *string `protobuf:"bytes,1,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// Its length as it is stored, in bytes.
+	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// How many entries it has.
+	Entries *int32 `protobuf:"varint,3,opt,name=entries,proto3,oneof" json:"entries,omitempty"`
+	// How long its files are together, in bytes.
+	Unpacked *float64 `protobuf:"fixed64,4,opt,name=unpacked,proto3,oneof" json:"unpacked,omitempty"`
+	// How many of its entries fit the filter; absent without one.
+	Matching *int32 `protobuf:"varint,5,opt,name=matching,proto3,oneof" json:"matching,omitempty"`
+	// The entries, in the order that was asked for. Of names that are not UTF-8 the bytes in
+	// question are replaced by U+FFFD.
+	Files []*LayerFile `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
+	// Where the next page begins; absent on the last one.
+	NextPageToken *string `protobuf:"bytes,7,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLayerFilesResponse) Reset() {
+	*x = ListLayerFilesResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLayerFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLayerFilesResponse) ProtoMessage() {}
+
+func (x *ListLayerFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLayerFilesResponse.ProtoReflect.Descriptor instead.
+func (*ListLayerFilesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ListLayerFilesResponse) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *ListLayerFilesResponse) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *ListLayerFilesResponse) GetEntries() int32 {
+	if x != nil && x.Entries != nil {
+		return *x.Entries
+	}
+	return 0
+}
+
+func (x *ListLayerFilesResponse) GetUnpacked() float64 {
+	if x != nil && x.Unpacked != nil {
+		return *x.Unpacked
+	}
+	return 0
+}
+
+func (x *ListLayerFilesResponse) GetMatching() int32 {
+	if x != nil && x.Matching != nil {
+		return *x.Matching
+	}
+	return 0
+}
+
+func (x *ListLayerFilesResponse) GetFiles() []*LayerFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+func (x *ListLayerFilesResponse) GetNextPageToken() string {
+	if x != nil && x.NextPageToken != nil {
+		return *x.NextPageToken
+	}
+	return ""
+}
+
+// LayerFile is an entry of a layer.
+type LayerFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Where it is, without a slash at its ends, e.g. "usr/bin/env"; "." is the root.
+	Path *string `protobuf:"bytes,1,opt,name=path,proto3,oneof" json:"path,omitempty"`
+	// "file", "directory", "symlink", "hardlink", "character" and "block" for devices, "fifo",
+	// "removed" for what lower layers have here and this one takes away, "emptied" for a
+	// directory of which it takes away all that lower layers have in it, or "other".
+	Type *string `protobuf:"bytes,2,opt,name=type,proto3,oneof" json:"type,omitempty"`
+	// Length of a file in bytes; absent for others.
+	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// Its permissions in octal, with those to run as its owner or group, e.g. "0755" or
+	// "4755"; absent for what is removed.
+	Mode *string `protobuf:"bytes,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
+	// Where a symbolic link leads, as it says; for a hard link the other path of the file.
+	LinkTarget    *string `protobuf:"bytes,5,opt,name=link_target,json=linkTarget,proto3,oneof" json:"link_target,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LayerFile) Reset() {
+	*x = LayerFile{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LayerFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LayerFile) ProtoMessage() {}
+
+func (x *LayerFile) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LayerFile.ProtoReflect.Descriptor instead.
+func (*LayerFile) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LayerFile) GetPath() string {
+	if x != nil && x.Path != nil {
+		return *x.Path
+	}
+	return ""
+}
+
+func (x *LayerFile) GetType() string {
+	if x != nil && x.Type != nil {
+		return *x.Type
+	}
+	return ""
+}
+
+func (x *LayerFile) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *LayerFile) GetMode() string {
+	if x != nil && x.Mode != nil {
+		return *x.Mode
+	}
+	return ""
+}
+
+func (x *LayerFile) GetLinkTarget() string {
+	if x != nil && x.LinkTarget != nil {
+		return *x.LinkTarget
+	}
+	return ""
+}
+
 // InspectImageResponse is an image and, if there are several under its name, their
 // index.
 type InspectImageResponse struct {
@@ -226,7 +514,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[2]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -238,7 +526,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[2]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -251,7 +539,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{2}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InspectImageResponse) GetContainer() *ContainerInspection {
@@ -305,7 +593,7 @@ type ContainerInspection struct {
 
 func (x *ContainerInspection) Reset() {
 	*x = ContainerInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[3]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +605,7 @@ func (x *ContainerInspection) String() string {
 func (*ContainerInspection) ProtoMessage() {}
 
 func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[3]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +618,7 @@ func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerInspection.ProtoReflect.Descriptor instead.
 func (*ContainerInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{3}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ContainerInspection) GetRegistry() string {
@@ -424,7 +712,7 @@ type ImageConfig struct {
 
 func (x *ImageConfig) Reset() {
 	*x = ImageConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[4]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -436,7 +724,7 @@ func (x *ImageConfig) String() string {
 func (*ImageConfig) ProtoMessage() {}
 
 func (x *ImageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[4]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -449,7 +737,7 @@ func (x *ImageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageConfig.ProtoReflect.Descriptor instead.
 func (*ImageConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{4}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ImageConfig) GetArchitecture() string {
@@ -513,7 +801,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +813,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +826,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HistoryEntry) GetCreated() string {
@@ -611,7 +899,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +911,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +924,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RuntimeConfig) GetAttachStdin() bool {
@@ -743,7 +1031,7 @@ type RootFS struct {
 
 func (x *RootFS) Reset() {
 	*x = RootFS{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +1043,7 @@ func (x *RootFS) String() string {
 func (*RootFS) ProtoMessage() {}
 
 func (x *RootFS) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +1056,7 @@ func (x *RootFS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RootFS.ProtoReflect.Descriptor instead.
 func (*RootFS) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RootFS) GetType() string {
@@ -802,7 +1090,7 @@ type ImageManifest struct {
 
 func (x *ImageManifest) Reset() {
 	*x = ImageManifest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1102,7 @@ func (x *ImageManifest) String() string {
 func (*ImageManifest) ProtoMessage() {}
 
 func (x *ImageManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1115,7 @@ func (x *ImageManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageManifest.ProtoReflect.Descriptor instead.
 func (*ImageManifest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImageManifest) GetSchemaVersion() int32 {
@@ -875,7 +1163,7 @@ type IndexInspection struct {
 
 func (x *IndexInspection) Reset() {
 	*x = IndexInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1175,7 @@ func (x *IndexInspection) String() string {
 func (*IndexInspection) ProtoMessage() {}
 
 func (x *IndexInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1188,7 @@ func (x *IndexInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInspection.ProtoReflect.Descriptor instead.
 func (*IndexInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *IndexInspection) GetSchemaVersion() int32 {
@@ -953,7 +1241,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -965,7 +1253,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -978,7 +1266,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Descriptor) GetMediaType() string {
@@ -1042,7 +1330,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1054,7 +1342,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1067,7 +1355,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Platform) GetArchitecture() string {
@@ -1116,7 +1404,7 @@ type ValidateCredentialsRequest struct {
 
 func (x *ValidateCredentialsRequest) Reset() {
 	*x = ValidateCredentialsRequest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1128,7 +1416,7 @@ func (x *ValidateCredentialsRequest) String() string {
 func (*ValidateCredentialsRequest) ProtoMessage() {}
 
 func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1141,7 +1429,7 @@ func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ValidateCredentialsRequest) GetLogin() *Login {
@@ -1166,7 +1454,7 @@ type Login struct {
 
 func (x *Login) Reset() {
 	*x = Login{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1178,7 +1466,7 @@ func (x *Login) String() string {
 func (*Login) ProtoMessage() {}
 
 func (x *Login) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1191,7 +1479,7 @@ func (x *Login) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Login.ProtoReflect.Descriptor instead.
 func (*Login) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Login) GetUserName() string {
@@ -1226,7 +1514,7 @@ type ValidateCredentialsResponse struct {
 
 func (x *ValidateCredentialsResponse) Reset() {
 	*x = ValidateCredentialsResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1238,7 +1526,7 @@ func (x *ValidateCredentialsResponse) String() string {
 func (*ValidateCredentialsResponse) ProtoMessage() {}
 
 func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1251,7 +1539,7 @@ func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ValidateCredentialsResponse) GetValid() bool {
@@ -1285,7 +1573,44 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x16platform_refresh_token\x18\b \x01(\tR\x14platformRefreshToken\x12.\n" +
 	"\x13tower_refresh_token\x18\t \x01(\tR\x11towerRefreshTokenB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\xf8\x01\n" +
+	"\x13_tower_workspace_id\"\xf4\x01\n" +
+	"\x15ListLayerFilesRequest\x124\n" +
+	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12\x1a\n" +
+	"\x05layer\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\x05layer\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x12\n" +
+	"\x04sort\x18\x05 \x01(\tR\x04sort\x12\x10\n" +
+	"\x03max\x18\x06 \x01(\x05R\x03max\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\a \x01(\tR\tpageTokenB\v\n" +
+	"\t_platform\"\xeb\x02\n" +
+	"\x16ListLayerFilesResponse\x12\x1b\n" +
+	"\x06digest\x18\x01 \x01(\tH\x00R\x06digest\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04size\x88\x01\x01\x12\x1d\n" +
+	"\aentries\x18\x03 \x01(\x05H\x02R\aentries\x88\x01\x01\x12%\n" +
+	"\bunpacked\x18\x04 \x01(\x01B\x04\x88\xb5\x18\x01H\x03R\bunpacked\x88\x01\x01\x12\x1f\n" +
+	"\bmatching\x18\x05 \x01(\x05H\x04R\bmatching\x88\x01\x01\x123\n" +
+	"\x05files\x18\x06 \x03(\v2\x1d.slipway.inspect.v1.LayerFileR\x05files\x12+\n" +
+	"\x0fnext_page_token\x18\a \x01(\tH\x05R\rnextPageToken\x88\x01\x01B\t\n" +
+	"\a_digestB\a\n" +
+	"\x05_sizeB\n" +
+	"\n" +
+	"\b_entriesB\v\n" +
+	"\t_unpackedB\v\n" +
+	"\t_matchingB\x12\n" +
+	"\x10_next_page_token\"\xcf\x01\n" +
+	"\tLayerFile\x12\x17\n" +
+	"\x04path\x18\x01 \x01(\tH\x00R\x04path\x88\x01\x01\x12\x17\n" +
+	"\x04type\x18\x02 \x01(\tH\x01R\x04type\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01\x12\x17\n" +
+	"\x04mode\x18\x04 \x01(\tH\x03R\x04mode\x88\x01\x01\x12$\n" +
+	"\vlink_target\x18\x05 \x01(\tH\x04R\n" +
+	"linkTarget\x88\x01\x01B\a\n" +
+	"\x05_pathB\a\n" +
+	"\x05_typeB\a\n" +
+	"\x05_sizeB\a\n" +
+	"\x05_modeB\x0e\n" +
+	"\f_link_target\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +
@@ -1438,9 +1763,10 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\bpassword\x12 \n" +
 	"\bregistry\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\bregistry\"3\n" +
 	"\x1bValidateCredentialsResponse\x12\x14\n" +
-	"\x05valid\x18\x01 \x01(\bR\x05valid2\xbf\x02\n" +
+	"\x05valid\x18\x01 \x01(\bR\x05valid2\xd1\x03\n" +
 	"\x0eInspectService\x12\x83\x01\n" +
-	"\fInspectImage\x12'.slipway.inspect.v1.InspectImageRequest\x1a(.slipway.inspect.v1.InspectImageResponse\" \x82\xd3\xe4\x93\x02\x1a:\x05image\"\x11/v1alpha1/inspect\x12\xa6\x01\n" +
+	"\fInspectImage\x12'.slipway.inspect.v1.InspectImageRequest\x1a(.slipway.inspect.v1.InspectImageResponse\" \x82\xd3\xe4\x93\x02\x1a:\x05image\"\x11/v1alpha1/inspect\x12\x8f\x01\n" +
+	"\x0eListLayerFiles\x12).slipway.inspect.v1.ListLayerFilesRequest\x1a*.slipway.inspect.v1.ListLayerFilesResponse\"&\x82\xd3\xe4\x93\x02 :\x05image\"\x17/v1alpha1/inspect/files\x12\xa6\x01\n" +
 	"\x13ValidateCredentials\x12..slipway.inspect.v1.ValidateCredentialsRequest\x1a/.slipway.inspect.v1.ValidateCredentialsResponse\".\x82\xd3\xe4\x93\x02(:\x05loginb\x05valid\"\x18/v1alpha2/validate-credsB4Z2slipway.dev/proto/gen/slipway/inspect/v1;inspectv1b\x06proto3"
 
 var (
@@ -1455,52 +1781,59 @@ func file_slipway_inspect_v1_inspect_proto_rawDescGZIP() []byte {
 	return file_slipway_inspect_v1_inspect_proto_rawDescData
 }
 
-var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
 	(*InspectImageRequest)(nil),         // 0: slipway.inspect.v1.InspectImageRequest
 	(*ImageQuery)(nil),                  // 1: slipway.inspect.v1.ImageQuery
-	(*InspectImageResponse)(nil),        // 2: slipway.inspect.v1.InspectImageResponse
-	(*ContainerInspection)(nil),         // 3: slipway.inspect.v1.ContainerInspection
-	(*ImageConfig)(nil),                 // 4: slipway.inspect.v1.ImageConfig
-	(*HistoryEntry)(nil),                // 5: slipway.inspect.v1.HistoryEntry
-	(*RuntimeConfig)(nil),               // 6: slipway.inspect.v1.RuntimeConfig
-	(*RootFS)(nil),                      // 7: slipway.inspect.v1.RootFS
-	(*ImageManifest)(nil),               // 8: slipway.inspect.v1.ImageManifest
-	(*IndexInspection)(nil),             // 9: slipway.inspect.v1.IndexInspection
-	(*Descriptor)(nil),                  // 10: slipway.inspect.v1.Descriptor
-	(*Platform)(nil),                    // 11: slipway.inspect.v1.Platform
-	(*ValidateCredentialsRequest)(nil),  // 12: slipway.inspect.v1.ValidateCredentialsRequest
-	(*Login)(nil),                       // 13: slipway.inspect.v1.Login
-	(*ValidateCredentialsResponse)(nil), // 14: slipway.inspect.v1.ValidateCredentialsResponse
-	nil,                                 // 15: slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	nil,                                 // 16: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*ListLayerFilesRequest)(nil),       // 2: slipway.inspect.v1.ListLayerFilesRequest
+	(*ListLayerFilesResponse)(nil),      // 3: slipway.inspect.v1.ListLayerFilesResponse
+	(*LayerFile)(nil),                   // 4: slipway.inspect.v1.LayerFile
+	(*InspectImageResponse)(nil),        // 5: slipway.inspect.v1.InspectImageResponse
+	(*ContainerInspection)(nil),         // 6: slipway.inspect.v1.ContainerInspection
+	(*ImageConfig)(nil),                 // 7: slipway.inspect.v1.ImageConfig
+	(*HistoryEntry)(nil),                // 8: slipway.inspect.v1.HistoryEntry
+	(*RuntimeConfig)(nil),               // 9: slipway.inspect.v1.RuntimeConfig
+	(*RootFS)(nil),                      // 10: slipway.inspect.v1.RootFS
+	(*ImageManifest)(nil),               // 11: slipway.inspect.v1.ImageManifest
+	(*IndexInspection)(nil),             // 12: slipway.inspect.v1.IndexInspection
+	(*Descriptor)(nil),                  // 13: slipway.inspect.v1.Descriptor
+	(*Platform)(nil),                    // 14: slipway.inspect.v1.Platform
+	(*ValidateCredentialsRequest)(nil),  // 15: slipway.inspect.v1.ValidateCredentialsRequest
+	(*Login)(nil),                       // 16: slipway.inspect.v1.Login
+	(*ValidateCredentialsResponse)(nil), // 17: slipway.inspect.v1.ValidateCredentialsResponse
+	nil,                                 // 18: slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	nil,                                 // 19: slipway.inspect.v1.Descriptor.AnnotationsEntry
 }
 var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
-	3,  // 1: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
-	9,  // 2: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
-	10, // 3: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
-	4,  // 4: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	8,  // 5: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	6,  // 6: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	7,  // 7: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	5,  // 8: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
-	15, // 9: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	10, // 10: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	10, // 11: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	10, // 12: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	16, // 13: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	11, // 14: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	13, // 15: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
-	0,  // 16: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
-	12, // 17: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	2,  // 18: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	14, // 19: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	18, // [18:20] is the sub-list for method output_type
-	16, // [16:18] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	1,  // 1: slipway.inspect.v1.ListLayerFilesRequest.image:type_name -> slipway.inspect.v1.ImageQuery
+	4,  // 2: slipway.inspect.v1.ListLayerFilesResponse.files:type_name -> slipway.inspect.v1.LayerFile
+	6,  // 3: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
+	12, // 4: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
+	13, // 5: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
+	7,  // 6: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
+	11, // 7: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	9,  // 8: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	10, // 9: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	8,  // 10: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	18, // 11: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	13, // 12: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	13, // 13: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	13, // 14: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	19, // 15: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	14, // 16: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	16, // 17: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	0,  // 18: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
+	2,  // 19: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
+	15, // 20: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	5,  // 21: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	3,  // 22: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
+	17, // 23: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	21, // [21:24] is the sub-list for method output_type
+	18, // [18:21] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_slipway_inspect_v1_inspect_proto_init() }
@@ -1520,13 +1853,16 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[9].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[10].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[12].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[13].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_inspect_v1_inspect_proto_rawDesc), len(file_slipway_inspect_v1_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

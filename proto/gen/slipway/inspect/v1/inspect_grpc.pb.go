@@ -22,6 +22,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	InspectService_InspectImage_FullMethodName        = "/slipway.inspect.v1.InspectService/InspectImage"
+	InspectService_ListLayerFiles_FullMethodName      = "/slipway.inspect.v1.InspectService/ListLayerFiles"
 	InspectService_ValidateCredentials_FullMethodName = "/slipway.inspect.v1.InspectService/ValidateCredentials"
 )
 
@@ -29,12 +30,16 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InspectService reads image metadata with the caller's own credentials. It
-// keeps nothing.
+// InspectService reads images with the caller's own credentials. It keeps nothing but,
+// for a while and in memory, the listings of layers.
 type InspectServiceClient interface {
 	// InspectImage returns the manifest and config of one image and, if it is a
 	// multi-platform image, the entries of its index.
 	InspectImage(ctx context.Context, in *InspectImageRequest, opts ...grpc.CallOption) (*InspectImageResponse, error)
+	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
+	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
+	// as another one for each 100 MiB of it.
+	ListLayerFiles(ctx context.Context, in *ListLayerFilesRequest, opts ...grpc.CallOption) (*ListLayerFilesResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
@@ -58,6 +63,16 @@ func (c *inspectServiceClient) InspectImage(ctx context.Context, in *InspectImag
 	return out, nil
 }
 
+func (c *inspectServiceClient) ListLayerFiles(ctx context.Context, in *ListLayerFilesRequest, opts ...grpc.CallOption) (*ListLayerFilesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLayerFilesResponse)
+	err := c.cc.Invoke(ctx, InspectService_ListLayerFiles_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ValidateCredentialsResponse)
@@ -72,12 +87,16 @@ func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *Vali
 // All implementations must embed UnimplementedInspectServiceServer
 // for forward compatibility.
 //
-// InspectService reads image metadata with the caller's own credentials. It
-// keeps nothing.
+// InspectService reads images with the caller's own credentials. It keeps nothing but,
+// for a while and in memory, the listings of layers.
 type InspectServiceServer interface {
 	// InspectImage returns the manifest and config of one image and, if it is a
 	// multi-platform image, the entries of its index.
 	InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error)
+	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
+	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
+	// as another one for each 100 MiB of it.
+	ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)
@@ -93,6 +112,9 @@ type UnimplementedInspectServiceServer struct{}
 
 func (UnimplementedInspectServiceServer) InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method InspectImage not implemented")
+}
+func (UnimplementedInspectServiceServer) ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLayerFiles not implemented")
 }
 func (UnimplementedInspectServiceServer) ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateCredentials not implemented")
@@ -136,6 +158,24 @@ func _InspectService_InspectImage_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InspectService_ListLayerFiles_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLayerFilesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).ListLayerFiles(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_ListLayerFiles_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).ListLayerFiles(ctx, req.(*ListLayerFilesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InspectService_ValidateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ValidateCredentialsRequest)
 	if err := dec(in); err != nil {
@@ -164,6 +204,10 @@ var InspectService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "InspectImage",
 			Handler:    _InspectService_InspectImage_Handler,
+		},
+		{
+			MethodName: "ListLayerFiles",
+			Handler:    _InspectService_ListLayerFiles_Handler,
 		},
 		{
 			MethodName: "ValidateCredentials",
