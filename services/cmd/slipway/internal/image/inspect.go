@@ -19,20 +19,25 @@ import (
 // Inspect is `slipway inspect`.
 func Inspect(s *session.Settings) *cobra.Command {
 	var platform string
+	var files listedFlags
 	cmd := &cobra.Command{
 		Use:   "inspect REF",
 		Short: "Show what an image is made of, or which platforms it has",
 		Long: `Show what an image is made of, or which platforms it has.
 
 A multi-platform image is shown as the table of its platforms; --platform shows
-one of them.`,
-		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64",
+one of them. --files shows what one layer adds and removes.`,
+		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64\n  slipway inspect ubuntu:24.04 --files 1 --sort size",
 		Args:    usage.Exactly(1),
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "The platform of a multi-platform image to show, e.g. linux/arm64.")
+	files.add(cmd)
 	name := session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := files.check(); err != nil {
+			return err
+		}
 		image := &inspectv1.ImageQuery{ContainerImage: args[0]}
 		c, err := s.Client()
 		if err != nil {
@@ -44,6 +49,9 @@ one of them.`,
 		}
 		if workspace != 0 {
 			image.PlatformWorkspaceId = &workspace
+		}
+		if files.layer != "" {
+			return files.show(cmd, c, image, platform, format)
 		}
 		raw, res, err := inspect(cmd.Context(), c, image, platform)
 		if err != nil {
