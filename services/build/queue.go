@@ -23,16 +23,11 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	if err := gate.Administrator(ctx, "The queue is shown to the platform's administrator"); err != nil {
 		return nil, err
 	}
-	all, err := s.store.Unfinished(ctx)
+	all, err := s.queue.Backlog(ctx)
 	if err != nil {
 		return nil, s.store.Fault("counting builds", err)
 	}
 	live := s.workers.Live()
-	for _, c := range s.workers.Kinds() {
-		if _, busy := all[c]; !busy {
-			all[c] = store.Unfinished{} // one that has nothing to do is shown, too
-		}
-	}
 	kinds := slices.SortedFunc(maps.Keys(all), func(a, b engine.Kind) int {
 		return cmp.Or(cmp.Compare(a.Engine, b.Engine), cmp.Compare(a.Architecture, b.Architecture))
 	})

@@ -110,13 +110,13 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 		}
 	}
 	if rec.IsPending() && (r.GetSucceeded() || rec.Delivery <= int64(r.GetDelivery())) {
-		if err := s.foldLogs(ctx, rec.ID); err != nil {
+		if err := s.logs.Fold(ctx, rec.ID); err != nil {
 			return err
 		}
 		if err := s.complete(ctx, rec, r); err != nil {
 			return err
 		}
-		if err := errors.Join(s.removeLog(ctx, rec), s.removeJob(ctx, rec)); err != nil {
+		if err := errors.Join(s.logs.Remove(ctx, rec.ID), s.queue.Remove(ctx, rec)); err != nil {
 			s.troubled(ctx, "What a build left on the bus was not removed", err)
 		}
 	}
@@ -135,34 +135,6 @@ func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Res
 	}
 	wake(s.queued)
 	return nil
-}
-
-// removeLog takes a build's log from the bus.
-func (s *Service) removeLog(ctx context.Context, r store.Record) error {
-	stream, err := s.bus.Stream(ctx, buildbus.LogStream)
-	if err != nil {
-		return err
-	}
-	return stream.Purge(ctx, jetstream.WithPurgeSubject(buildbus.Log(r.ID)))
-}
-
-// removeJob takes a build's job from the bus. It is deleted, not purged: when a subject
-// is purged, NATS 2.9 forgets every other job that a worker has in hand, and gives it to
-// nobody once that worker is lost.
-func (s *Service) removeJob(ctx context.Context, r store.Record) error {
-	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
-	if err != nil {
-		return err
-	}
-	c := r.Kind()
-	job, err := stream.GetLastMsgForSubject(ctx, buildbus.Job(c.Engine, c.Architecture, r.ID))
-	if err == nil {
-		err = stream.DeleteMsg(ctx, job.Sequence)
-	}
-	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		return nil // its worker has acknowledged it
-	}
-	return err
 }
 
 func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Result) error {
@@ -218,22 +190,11 @@ func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 }
 
 func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
-	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
-	if err != nil {
-		return err
+	id, err := s.queue.BuildOf(ctx, sequence)
+	if err != nil || id == "" {
+		return err // or it was finished after all
 	}
-	raw, err := stream.GetMsg(ctx, sequence)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return nil // it was finished after all
-	}
-	if err != nil {
-		return err
-	}
-	job := &buildv1.Job{}
-	if err := proto.Unmarshal(raw.Data, job); err != nil {
-		return err
-	}
-	rec, err := s.store.Get(ctx, job.GetBuildId())
+	rec, err := s.store.Get(ctx, id)
 	if err != nil || !rec.IsPending() {
 		return ignoreNotFound(err)
 	}

@@ -22,7 +22,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build/estimate"
+	"slipway.dev/services/build/logs"
 	"slipway.dev/services/build/migrations"
+	"slipway.dev/services/build/queue"
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
 	"slipway.dev/services/internal/bus"
@@ -64,7 +66,7 @@ type Settings struct {
 	// the service out is locked out by nobody but themselves.
 	OwnMachineFree bool
 	// RunningUser and RunningAnonymous are how many builds of one kind one owner may
-	// have with the workers at a time; 0 is no limit beside the turns (see share).
+	// have with the workers at a time; 0 is no limit beside the turns.
 	RunningUser, RunningAnonymous int
 	// TimeUser and TimeAnonymous are how long one build may take.
 	TimeUser, TimeAnonymous time.Duration
@@ -88,9 +90,10 @@ type Service struct {
 	bus       jetstream.JetStream
 	space     *sqldb.Space
 	workers   *workers.Watch
+	logs      *logs.Logs
+	queue     *queue.Queue
 	estimates estimate.Estimator
 	ended     *endings
-	tails     *tails
 	metrics   metrics
 	outbox    *metricsbus.Outbox
 	signs     signs
@@ -107,12 +110,15 @@ func New(d Deps) (*Service, error) {
 	}
 	rows, seen := store.New(d.DB), workers.New(d.Now, d.BuildersOnDemand)
 	s := &Service{
-		deps: d, store: rows, bus: js, workers: seen, estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now},
-		space: sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
-		ended: newEndings(), metrics: newMetrics(d.Metrics),
+		deps: d, store: rows, bus: js, workers: seen, logs: logs.New(js, rows),
+		space:     sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
+		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now},
+		ended:     newEndings(), metrics: newMetrics(d.Metrics),
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
-	s.tails = newTails(s)
+	s.queue = &queue.Queue{
+		Bus: js, Store: rows, Workers: seen, Logs: s.logs, Now: d.Now, RunningUser: d.RunningUser, RunningAnonymous: d.RunningAnonymous,
+	}
 	if s.outbox, err = s.newOutbox(); err != nil {
 		return nil, err
 	}
@@ -120,7 +126,7 @@ func New(d Deps) (*Service, error) {
 	if s.signs, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}
-	d.Metrics.MustRegister(&backlog{s})
+	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log})
 	return s, nil
 }
 

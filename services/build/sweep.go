@@ -5,11 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
-	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -58,17 +55,8 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 // republish lets a build wait again when its job is gone from the bus, though
 // nobody has finished it: NATS was set up anew, say.
 func (s *Service) republish(ctx context.Context, r store.Record) error {
-	stream, err := s.bus.Stream(ctx, buildbus.JobStream)
-	if err == nil {
-		c := r.Kind()
-		_, err = stream.GetLastMsgForSubject(ctx, buildbus.Job(c.Engine, c.Architecture, r.ID))
-	}
-	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return err
-	}
-	// The worker acknowledges a job after it has reported: the report may just
-	// not have been read yet.
-	if waits, err := s.resultsWait(ctx); err != nil || waits {
+	lost, err := s.queue.IsLost(ctx, r)
+	if err != nil || !lost {
 		return err
 	}
 	s.deps.Log.WarnContext(ctx, "A job was lost; it is queued again", "build_id", r.ID)
@@ -77,23 +65,6 @@ func (s *Service) republish(ctx context.Context, r store.Record) error {
 	}
 	wake(s.queued)
 	return nil
-}
-
-// resultsWait says whether there are reports that nobody has taken.
-func (s *Service) resultsWait(ctx context.Context) (bool, error) {
-	results := buildbus.ResultConsumer()
-	c, err := s.bus.Consumer(ctx, results.Stream, results.Config.Durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	info, err := c.Info(ctx)
-	if err != nil {
-		return false, err
-	}
-	return info.NumPending > 0 || info.NumAckPending > 0, nil
 }
 
 // clean removes contexts after a week, and builds after the retention.

@@ -97,6 +97,12 @@ func Rules() []Rule {
 			"proto/gen/...", "services/build/engine", "services/build/migrations", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqlRoom,
 		}, Never: []string{buildkit}},
 		{Package: "services/build/workers", May: []string{"proto/gen/...", "services/build/engine", "services/internal/fault"}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/build/logs", May: []string{
+			"proto/gen/...", "services/build/store", "services/internal/bus", buildBus, "services/internal/fault", "services/internal/limits", "services/internal/retry",
+		}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/build/queue", May: []string{
+			"proto/gen/...", "services/build/engine", "services/build/logs", "services/build/store", "services/build/workers", "services/internal/bus", buildBus,
+		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},

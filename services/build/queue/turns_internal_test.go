@@ -1,4 +1,4 @@
-package build
+package queue
 
 import (
 	"strings"
@@ -46,7 +46,7 @@ func TestShare(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := &Service{deps: Deps{Settings: Settings{RunningUser: tc.user, RunningAnonymous: tc.anonymous}}}
+			q := &Queue{RunningUser: tc.user, RunningAnonymous: tc.anonymous}
 			known := func(owners string) []store.Record {
 				if owners == "" {
 					return nil
@@ -60,7 +60,7 @@ func TestShare(t *testing.T) {
 				return list
 			}
 			got := ""
-			for _, r := range turns(known(tc.waiting), known(tc.out), func(engine.Kind) int { return tc.slots }, s.share) {
+			for _, r := range turns(known(tc.waiting), known(tc.out), func(engine.Kind) int { return tc.slots }, q.share) {
 				got += r.Owner
 			}
 			if got != tc.want {

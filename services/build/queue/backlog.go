@@ -1,18 +1,20 @@
-package build
+package queue
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"slipway.dev/services/build/store"
 )
 
-// backlog tells Prometheus of the builds that have not ended: what dashboards show,
+// Backlog tells Prometheus of the builds that have not ended: what dashboards show,
 // and what an autoscaler starts workers by. It reads SQL when it is scraped, so that
 // every replica tells the same, and nobody has to be alive to keep it true.
-type backlog struct{ s *Service }
+type Backlog struct {
+	Queue *Queue
+	Log   *slog.Logger
+}
 
 // scrapeTime is how long the database may take for it.
 const scrapeTime = 5 * time.Second
@@ -29,7 +31,7 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (b *backlog) Describe(ch chan<- *prometheus.Desc) {
+func (b *Backlog) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descDepth
 	ch <- descAge
 	ch <- descSlots
@@ -37,12 +39,12 @@ func (b *backlog) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. While the database does not answer, it
 // says nothing of builds: a 0 would stop workers.
-func (b *backlog) Collect(ch chan<- prometheus.Metric) {
+func (b *Backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 	}
 	slots := 0
-	for _, w := range b.s.workers.Live() {
+	for _, w := range b.Queue.Workers.Live() {
 		if w.GetProblem() == "" {
 			slots += int(w.GetSlots())
 		}
@@ -50,22 +52,17 @@ func (b *backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge(descSlots, float64(slots))
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime)
 	defer cancel()
-	all, err := b.s.store.Unfinished(ctx)
+	all, err := b.Queue.Backlog(ctx)
 	if err != nil {
-		b.s.deps.Log.WarnContext(ctx, "The queue of builds cannot be counted", "err", err)
+		b.Log.WarnContext(ctx, "The queue of builds cannot be counted", "err", err)
 		return
-	}
-	for _, c := range b.s.workers.Kinds() {
-		if _, busy := all[c]; !busy {
-			all[c] = store.Unfinished{} // a worker that has nothing to do is seen, and can go
-		}
 	}
 	var age time.Duration
 	for c, u := range all {
 		gauge(descDepth, float64(u.Queued), c.Engine, c.Architecture, "queued")
 		gauge(descDepth, float64(u.Running), c.Engine, c.Architecture, "running")
 		if u.Queued > 0 {
-			age = max(age, b.s.deps.Now().Sub(u.Oldest))
+			age = max(age, b.Queue.Now().Sub(u.Oldest))
 		}
 	}
 	gauge(descAge, age.Seconds())

@@ -1,4 +1,4 @@
-package build
+package logs
 
 import (
 	"context"
@@ -17,15 +17,18 @@ import (
 // bus once, however many follow it: a consumer of their own would cost each of
 // them fifty times what a place in a shared list does.
 type tails struct {
-	follow func(ctx context.Context, id string, each func(jetstream.Msg) (bool, error)) error
+	follow follower
 	max    int // bytes of text that one tail keeps
 
 	mu   sync.Mutex
 	open map[string]*tail
 }
 
-func newTails(s *Service) *tails {
-	return &tails{follow: s.followBus, max: limits.LogTail, open: map[string]*tail{}}
+// follower gives each message of a log until each says that it was the last, or ctx ends.
+type follower func(ctx context.Context, id string, each func(jetstream.Msg) (last bool, err error)) error
+
+func newTails(follow follower) *tails {
+	return &tails{follow: follow, max: limits.LogTail, open: map[string]*tail{}}
 }
 
 // tail is the end of one log, for any number of readers who each go at their own
