@@ -235,41 +235,30 @@ func TestListingsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestListingsAreCharged as pulls, and a client has few layers read at a time.
+// TestListingsAreCharged as pulls.
 func TestListingsAreCharged(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1+limits.ListedAtOnceClient+1)
-	layer, begun, finish := gzipped(t, "a", "b"), make(chan struct{}), make(chan struct{})
+	r := newRoom(t, true, 2)
+	layer := gzipped(t, "a", "b")
 	image := r.open.Push(t, "lib/tool:v1", imageOf(t, layer))
-	r.open.Intercept(func(_ http.ResponseWriter, req *http.Request) bool {
-		if strings.HasSuffix(req.URL.Path, digestOf(t, layer)) {
-			begun <- struct{}{}
-			<-finish
-		}
-		return false
-	})
-	done := make(chan error)
-	for range limits.ListedAtOnceClient {
-		go func() {
-			_, err := r.files(t.Context(), image, digestOf(t, layer), "")
-			done <- err
-		}()
-		<-begun
-	}
-	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "are being read for you") {
-		t.Errorf("one more at a time: %v", err)
-	}
-	close(finish)
-	for range limits.ListedAtOnceClient {
-		if err := <-done; err != nil {
+	for range 2 {
+		if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
 	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
 		t.Errorf("beyond the limit: %v", err)
+	}
+}
+
+// TestLargeListingsAreCharged as more.
+func TestLargeListingsAreCharged(t *testing.T) {
+	t.Parallel()
+	r := newRoom(t, true, 4)
+	layer := gzipped(t, "a", "b")
+	image := r.pushSized(t, "lib/large", layer, 4*limits.ListedCharge)
+	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
+		t.Errorf("of a layer that is five pulls: %v", err)
 	}
 }
 

@@ -27,9 +27,14 @@ type listings struct {
 	known *otter.Cache[listingKey, *listing.Listing]
 	turns *semaphore.Weighted
 
-	mu sync.Mutex
-	// reading is how many layers are read for each client.
-	reading map[string]int
+	mu      sync.Mutex
+	clients map[string]*clientTurns
+}
+
+// clientTurns are those of one client, for as long as it has one or waits for one.
+type clientTurns struct {
+	*semaphore.Weighted
+	asking int
 }
 
 // listingKey is a layer where somebody may read it; the zero repository is this service.
@@ -40,7 +45,7 @@ type listingKey struct {
 
 func newListings() *listings {
 	return &listings{
-		turns: semaphore.NewWeighted(limits.ListedAtOnce), reading: map[string]int{},
+		turns: semaphore.NewWeighted(limits.ListedAtOnce), clients: map[string]*clientTurns{},
 		known: otter.Must(&otter.Options[listingKey, *listing.Listing]{
 			MaximumWeight: limits.ListingsKept,
 			Weigher:       func(_ listingKey, l *listing.Listing) uint32 { return l.Weight() },
@@ -66,6 +71,9 @@ func (s *Service) list(ctx context.Context, who caller.ID, l look, layer ocispec
 		return listing.Page{}, err
 	}
 	defer done()
+	if all, ok := s.listings.known.GetIfPresent(from.key); ok { // read meanwhile
+		return all.Page(q), nil
+	}
 	page, all, err := read(ctx, from, layer, q)
 	if all != nil {
 		s.listings.known.Set(from.key, all)
@@ -75,12 +83,18 @@ func (s *Service) list(ctx context.Context, who caller.ID, l look, layer ocispec
 
 // begin waits for a client's turn to have a layer read.
 func (r *listings) begin(ctx context.Context, client string) (done func(), err error) {
-	if !r.enter(client) {
-		return nil, fault.Exhausted.Newf("%d layers are being read for you at the moment; try again when one of them is listed", limits.ListedAtOnceClient).After(5 * time.Second)
-	}
 	waiting, cancel := context.WithTimeout(ctx, limits.ListedWait)
 	defer cancel()
+	own := r.enter(client)
+	if err := own.Acquire(waiting, 1); err != nil {
+		r.leave(client)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fault.Exhausted.Newf("%d layers are being read for you at the moment; try again when they are listed", limits.ListedAtOnceClient).After(5 * time.Second)
+	}
 	if err := r.turns.Acquire(waiting, 1); err != nil {
+		own.Release(1)
 		r.leave(client)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -89,25 +103,30 @@ func (r *listings) begin(ctx context.Context, client string) (done func(), err e
 	}
 	return func() {
 		r.turns.Release(1)
+		own.Release(1)
 		r.leave(client)
 	}, nil
 }
 
-func (r *listings) enter(client string) bool {
+func (r *listings) enter(client string) *clientTurns {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reading[client] == limits.ListedAtOnceClient {
-		return false
+	own := r.clients[client]
+	if own == nil {
+		own = &clientTurns{Weighted: semaphore.NewWeighted(limits.ListedAtOnceClient)}
+		r.clients[client] = own
 	}
-	r.reading[client]++
-	return true
+	own.asking++
+	return own
 }
 
 func (r *listings) leave(client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.reading[client]--; r.reading[client] == 0 {
-		delete(r.reading, client)
+	if own := r.clients[client]; own != nil {
+		if own.asking--; own.asking == 0 {
+			delete(r.clients, client)
+		}
 	}
 }
 
