@@ -11,12 +11,14 @@ import { Layers } from "./layers.js";
  * @param {{name: () => Promise<string>, platform?: string}} props name finds what the image is pulled by
  */
 export function Inside({ name, platform }) {
-  const [image, set] = useState(/** @type {Image | undefined} */ (undefined));
+  const [image, set] = useState(/** @type {(Image & {found: string}) | undefined} */ (undefined));
   const one = platform?.split(",")[0];
   const look = async () => {
     const at = `v1alpha1/inspect${one ? `?platform=${encodeURIComponent(one)}` : ""}`;
-    set((await call("POST", at, { body: { containerImage: await name() } })).container);
+    const found = await name();
+    set({ ...(await call("POST", at, { body: { containerImage: found } })).container, found });
   };
   if (!image) return html`<div class="actions"><${Action} plain title="Show its layers" act=${look} /></div>`;
-  return html`<${Layers} layers=${image.manifest?.layers ?? []} history=${image.config?.history ?? []} platform=${one !== platform ? one : ""} largestFirst />`;
+  return html`<${Layers} layers=${image.manifest?.layers ?? []} history=${image.config?.history ?? []} image=${image.found} platform=${one ?? ""}
+    said=${one !== platform ? one : ""} largestFirst />`;
 }

@@ -93,7 +93,7 @@ function Image({ found, query, choose }) {
       <${Row} title="User" list=${settings.user ? [settings.user] : []} />
       ${container.digest && html`<dt>Digest</dt><dd><${Copied} text=${container.digest} what="the digest" /></dd>`}
     </dl></section>
-    <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} />
+    <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} image=${query.image} platform=${query.platform} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
     <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />

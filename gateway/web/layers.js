@@ -1,6 +1,7 @@
 // The layers of an image, by what each weighs and what made it.
 import { useState } from "preact/hooks";
 import { count, html, size } from "./html.js";
+import { Later } from "./later.js";
 
 /** How many layers are shown at first: images of packages have a hundred. */
 const first = 8;
@@ -32,10 +33,25 @@ function Bar({ part }) {
 }
 
 /**
- * @param {{layers: Layer[], history: Step[], largestFirst?: boolean, platform?: string}} props platform says for which it is,
- *   where there are several
+ * A layer, which can be opened.
+ * @param {{layer: Layer & {size: number, by?: string}, number: number, part: number, image: string, platform: string}} props
  */
-export function Layers({ layers, history, largestFirst, platform }) {
+function One({ layer, number, part, image, platform }) {
+  const [open, turn] = useState(false);
+  const name = `layer ${number}`, id = `files-${number}`;
+  return html`<li>
+    <div class="head"><span class="by">${layer.by || "It does not say what made this layer."}</span><span class="number">${layer.size ? size(layer.size) : ""}</span></div>
+    <${Bar} part=${part} />
+    <div class="head"><code class="digest">${layer.digest}</code><button type="button" class="link" aria-expanded=${open} aria-controls=${id}
+      onClick=${() => turn(!open)}>${open ? "Hide" : "Show"} files<span class="unseen"> of ${name}</span></button></div>
+    <div id=${id} class="inside">${open && html`<${Later} load=${() => import("./contents.js")} image=${image} platform=${platform} layer=${layer.digest} name=${name} />`}</div></li>`;
+}
+
+/**
+ * @param {{layers: Layer[], history: Step[], image: string, platform: string, largestFirst?: boolean, said?: string}} props image
+ *   and platform are by which it was found; said says for which platform it is, where there are several
+ */
+export function Layers({ layers, history, image, platform, largestFirst, said }) {
   const [whole, show] = useState(false);
   const sizes = layers.map((l) => l.size ?? 0);
   const all = sizes.reduce((a, b) => a + b, 0);
@@ -43,11 +59,9 @@ export function Layers({ layers, history, largestFirst, platform }) {
   const rows = layers.map((l, i) => ({ ...l, i, size: sizes[i], by: by[i] }));
   if (largestFirst) rows.sort((a, b) => b.size - a.size);
   return html`<section><h2>Layers</h2>
-    <p class="note">${count(layers.length, "layer")}${all ? `, ${size(all)} to pull` : ""}${largestFirst && layers.length > 1 ? ", the largest first" : layers.length > 1 ? ", the lowest first" : ""}${platform ? `, for ${platform}` : ""}</p>
-    <ol class="layers">${rows.slice(0, whole ? undefined : first).map((l) => html`<li key=${l.i}>
-      <div class="head"><span class="by">${l.by || "It does not say what made this layer."}</span><span class="number">${l.size ? size(l.size) : ""}</span></div>
-      <${Bar} part=${all ? l.size / all : 0} />
-      <code class="digest">${l.digest}</code></li>`)}</ol>
+    <p class="note">${count(layers.length, "layer")}${all ? `, ${size(all)} to pull` : ""}${largestFirst && layers.length > 1 ? ", the largest first" : layers.length > 1 ? ", the lowest first" : ""}${said ? `, for ${said}` : ""}</p>
+    <ol class="layers">${rows.slice(0, whole ? undefined : first).map((l) => html`<${One} key=${`${platform} ${l.i} ${l.digest}`} layer=${l} number=${l.i + 1}
+      part=${all ? l.size / all : 0} image=${image} platform=${platform} />`)}</ol>
     ${rows.length > first && !whole && html`<p><button type="button" class="pill" onClick=${() => show(true)}>Show all ${rows.length}</button></p>`}
   </section>`;
 }

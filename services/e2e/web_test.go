@@ -125,6 +125,11 @@ func TestWebPage(t *testing.T) {
 	if content := files(t, pull(t, b.text(`document.querySelector(".copied.large code").innerText`), "amd64")); content["opt/conda/share/samtools"] == "" {
 		t.Error("samtools is not in the image of the second name")
 	}
+	b.eval(button("Show its layers") + ".click()")
+	b.await(`document.querySelector(".layers .link")`)
+	b.eval(`document.querySelectorAll(".layers .link").forEach((l) => l.click())`)
+	b.await(`document.querySelector(".layers").innerText.includes("opt/conda/share/samtools")`)
+	b.good("build's files", p.url)
 }
 
 // TestWebPageFromFiles makes an image of an environment file, and of a Dockerfile where
