@@ -61,7 +61,7 @@ func (r *Reader) Each(ctx context.Context, l Layer, f func(k int, h *tar.Header,
 	case source.err != nil:
 		return fmt.Errorf("reading the layer %s: %w", l.Name, source.err)
 	case errors.Is(err, errDamaged), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return &Refusal{Layer: l.Name, Why: "is damaged", Cause: err}
+		return &Refusal{Layer: l.Name, Why: "is damaged, or no archive", Cause: err}
 	}
 	return blame(l, err)
 }
