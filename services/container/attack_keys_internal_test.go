@@ -13,6 +13,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
@@ -36,10 +38,10 @@ func newKept(t *testing.T, db *sqldb.DB) (*Service, *heardBus) {
 	if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
 		t.Fatal(err)
 	}
-	bus := &heardBus{}
+	bus, client := &heardBus{}, testkit.Redis(t)
 	return &Service{
-		deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: 36 * time.Hour}},
-		store: newStore(db), tokens: tokenCache{testkit.Redis(t), testkit.Log(t), nil},
+		deps:  Deps{DB: db, Redis: client, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: 36 * time.Hour}},
+		store: store.New(db), tokens: tokens.NewCache(client, testkit.Log(t), 0),
 	}, bus
 }
 
@@ -67,9 +69,9 @@ func (s *Service) everything(t *testing.T) []byte {
 			t.Fatal(err)
 		}
 	}
-	for _, key := range s.tokens.redis.Keys(t.Context(), "*").Val() {
+	for _, key := range s.deps.Redis.Keys(t.Context(), "*").Val() {
 		all.WriteString(key)
-		for field, value := range s.tokens.redis.HGetAll(t.Context(), key).Val() {
+		for field, value := range s.deps.Redis.HGetAll(t.Context(), key).Val() {
 			all.WriteString(field + value)
 		}
 	}
@@ -82,7 +84,7 @@ func TestNoTokenIsKept(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s, bus := newKept(t, db)
-		plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Name: "lib/tool", Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}}
+		plan := &containerv1.Plan{Token: tokens.New(), Expiration: s.expiration(), Name: "lib/tool", Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}}
 		if err := s.keep(t.Context(), &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,7 @@ func TestNoTokenIsKept(t *testing.T) {
 			if err != nil || resp.GetPlan().GetToken() != token || len(resp.GetPlan().GetDigests()) != 1 {
 				t.Errorf("it resolves to %v, %v", resp, err)
 			}
-			_, err = s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: keyOf(token), Fresh: fresh})
+			_, err = s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: tokens.KeyOf(token), Fresh: fresh})
 			if !errors.Is(err, fault.NotFound) {
 				t.Errorf("its key resolves: %v", err)
 			}
@@ -106,7 +108,7 @@ func TestNoTokenIsKept(t *testing.T) {
 		if err := s.revoke(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		if len(bus.heard) != 1 || string(bus.heard[0]) != keyOf(token) || bytes.Contains(s.everything(t), []byte(token)) {
+		if len(bus.heard) != 1 || string(bus.heard[0]) != tokens.KeyOf(token) || bytes.Contains(s.everything(t), []byte(token)) {
 			t.Errorf("the bus heard %q", bus.heard)
 		}
 		if _, err := s.live(t.Context(), token); !errors.Is(err, fault.NotFound) {
@@ -120,9 +122,9 @@ func TestTokensOfAnEarlierRelease(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s, bus := newKept(t, db)
-		var tokens []string
+		var made []string
 		for range 3 {
-			plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Name: "lib/tool"}
+			plan := &containerv1.Plan{Token: tokens.New(), Expiration: s.expiration(), Name: "lib/tool"}
 			if err := s.keep(t.Context(), &containerv1.ContainerRequest{}, plan); err != nil {
 				t.Fatal(err)
 			}
@@ -131,38 +133,38 @@ func TestTokensOfAnEarlierRelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := db.ExecContext(t.Context(), `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, keyOf(token), token, raw); err != nil {
+			if _, err := db.ExecContext(t.Context(), `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, tokens.KeyOf(token), token, raw); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.store.addDigest(t.Context(), token, "sha256:x", time.Now()); err != nil {
+			if err := s.store.AddDigest(t.Context(), token, "sha256:x", time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			tokens = append(tokens, token)
+			made = append(made, token)
 		}
-		s.tokens.redis.FlushAll(t.Context())
+		s.deps.Redis.FlushAll(t.Context())
 		works := func(token string) {
 			t.Helper()
 			rec, err := s.live(t.Context(), token)
-			if err != nil || rec.plan.GetToken() != token || len(rec.plan.GetDigests()) != 1 {
-				t.Errorf("it is %v, %v", rec.plan, err)
+			if err != nil || rec.Plan.GetToken() != token || len(rec.Plan.GetDigests()) != 1 {
+				t.Errorf("it is %v, %v", rec.Plan, err)
 			}
 		}
-		works(tokens[0])
-		if err := s.revoke(t.Context(), tokens[1]); err != nil {
+		works(made[0])
+		if err := s.revoke(t.Context(), made[1]); err != nil {
 			t.Fatal(err)
 		}
-		if len(bus.heard) != 1 || string(bus.heard[0]) != keyOf(tokens[1]) {
+		if len(bus.heard) != 1 || string(bus.heard[0]) != tokens.KeyOf(made[1]) {
 			t.Errorf("the bus heard %q", bus.heard)
 		}
 		s.hashTokens(t.Context())
-		for _, token := range tokens {
+		for _, token := range made {
 			if bytes.Contains(s.everything(t), []byte(token)) {
 				t.Error("the token is still kept")
 			}
 		}
-		works(tokens[0])
-		works(tokens[2])
-		if _, err := s.live(t.Context(), tokens[1]); !errors.Is(err, fault.NotFound) {
+		works(made[0])
+		works(made[2])
+		if _, err := s.live(t.Context(), made[1]); !errors.Is(err, fault.NotFound) {
 			t.Errorf("the revoked one: %v", err)
 		}
 	})

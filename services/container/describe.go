@@ -11,6 +11,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -42,22 +43,22 @@ func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContai
 	out.CondaOpts, out.ContextSize = b.GetBuild().GetCondaOpts(), b.GetBuild().ContextSize
 }
 
-func (s *Service) description(rec record) *containerv1.DescribeContainerResponse {
-	plan := rec.plan
+func (s *Service) description(rec store.Record) *containerv1.DescribeContainerResponse {
+	plan := rec.Plan
 	out := &containerv1.DescribeContainerResponse{
 		TargetImage:       s.knownName(plan),
-		ContainerImage:    proto.String(containerImage(plan, rec.request)),
+		ContainerImage:    proto.String(containerImage(plan, rec.Request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
 		ContainerConfig:   withoutValues(withoutIncluded(plan.GetConfig())),
-		ContainerIncludes: rec.request.GetContainerIncludes(),
+		ContainerIncludes: rec.Request.GetContainerIncludes(),
 		Digests:           plan.GetDigests(),
-		Timestamp:         rpc.Optional(rec.request.GetTimestamp()),
-		Fingerprint:       rpc.Optional(rec.request.GetFingerprint()),
-		WorkflowId:        rpc.Optional(rec.request.GetWorkflowId()),
-		Freeze:            proto.Bool(rec.request.GetFreeze()),
-		CreationTime:      timestamppb.New(rec.created),
-		Expiration:        timestamppb.New(rec.expires),
-		RevocationTime:    instant(rec.revoked),
+		Timestamp:         rpc.Optional(rec.Request.GetTimestamp()),
+		Fingerprint:       rpc.Optional(rec.Request.GetFingerprint()),
+		WorkflowId:        rpc.Optional(rec.Request.GetWorkflowId()),
+		Freeze:            proto.Bool(rec.Request.GetFreeze()),
+		CreationTime:      timestamppb.New(rec.Created),
+		Expiration:        timestamppb.New(rec.Expires),
+		RevocationTime:    instant(rec.Revoked),
 		BuildId:           rpc.Optional(plan.GetBuildId()),
 	}
 	if id := plan.GetIdentity(); id != nil {

@@ -17,6 +17,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
@@ -97,9 +98,9 @@ func (r request) lockIDs(who caller.ID) (shared, own string) {
 }
 
 // recall looks for what the request stood for before.
-func (s *Service) recall(ctx context.Context, r request, who caller.ID) (remembered, bool) {
+func (s *Service) recall(ctx context.Context, r request, who caller.ID) (store.Remembered, bool) {
 	shared, own := r.lockIDs(who)
-	known, err := s.store.lockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))
+	known, err := s.store.LockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		s.deps.Log.WarnContext(ctx, "A remembered lock cannot be read; the packages are solved again", "err", err)
 	}
@@ -125,7 +126,7 @@ func (s *Service) remember(ctx context.Context, r request, who *platformv1.Ident
 	if r.foreseen.solved.GetPrivate() {
 		id = own
 	}
-	if err := s.store.putLock(ctx, id, packed, r.recipe.baseDigest, now, since); err != nil {
+	if err := s.store.PutLock(ctx, id, packed, r.recipe.baseDigest, now, since); err != nil {
 		s.deps.Log.WarnContext(ctx, "A lock was not remembered", "err", err)
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -22,7 +24,7 @@ import (
 func (s Settings) tokenIn(image oci.Reference) string {
 	rest, ok := strings.CutPrefix(image.Repository, "wt/")
 	token, _, _ := strings.Cut(rest, "/")
-	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !isToken(token) {
+	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(token) {
 		return ""
 	}
 	return token
@@ -37,7 +39,7 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 	if err != nil {
 		return nil, err
 	}
-	plan := rec.plan
+	plan := rec.Plan
 	if err := givenPlatform(r, plan); err != nil {
 		return nil, err
 	}
@@ -51,9 +53,9 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 	if err := addConfig(plan, r); err != nil {
 		return nil, err
 	}
-	plan.Token = newToken()
-	if plan.Expiration = s.expirationOf(r); rec.expires.Before(plan.GetExpiration().AsTime()) {
-		plan.Expiration = timestamppb.New(rec.expires)
+	plan.Token = tokens.New()
+	if plan.Expiration = s.expirationOf(r); rec.Expires.Before(plan.GetExpiration().AsTime()) {
+		plan.Expiration = timestamppb.New(rec.Expires)
 	}
 	if n := s.excess(plan); n > 0 {
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
@@ -63,16 +65,16 @@ func (s *Service) givenPlan(ctx context.Context, r request, token string) (*cont
 
 // given is the request that was answered with a name, whose token is in it.
 // fault.NotFound where there is none, or it has ended.
-func (s *Service) given(ctx context.Context, field string, image oci.Reference, token string) (record, error) {
+func (s *Service) given(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
 	rec, err := s.live(ctx, token)
 	if err != nil {
-		return record{}, fault.In(field, err)
+		return store.Record{}, fault.In(field, err)
 	}
-	switch plan := rec.plan; {
+	switch plan := rec.Plan; {
 	case plan.GetFrozen() || image.Repository != "wt/"+token+"/"+plan.GetName() || image.Identifier() != plan.GetReference():
-		return record{}, fault.NotFound.Newf("%s: %s is not a name that was answered: give that as it is", field, image)
+		return store.Record{}, fault.NotFound.Newf("%s: %s is not a name that was answered: give that as it is", field, image)
 	case plan.GetFormat() == formatSif:
-		return record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
+		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
 	}
 	return rec, nil
 }

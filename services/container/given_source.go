@@ -30,7 +30,7 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 	if err != nil {
 		return nil, err
 	}
-	plan := rec.plan
+	plan := rec.Plan
 	plan.Identity = who
 	if err := givenPlatform(r, plan); err != nil {
 		return nil, err
@@ -131,12 +131,12 @@ func (g givenNames) sourceOf(ctx context.Context, field string, image oci.Refere
 	if err != nil {
 		return "", err
 	}
-	src := rec.plan.GetSource()
+	src := rec.Plan.GetSource()
 	switch {
-	case rec.plan.GetConfig() != nil:
+	case rec.Plan.GetConfig() != nil:
 		return image.String(), nil
-	case rec.plan.GetBuildId() != "":
-		return g.builtSourceOf(ctx, field, image, rec.plan)
+	case rec.Plan.GetBuildId() != "":
+		return g.builtSourceOf(ctx, field, image, rec.Plan)
 	}
 	return src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()), nil
 }

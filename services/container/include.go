@@ -121,7 +121,7 @@ func (s *Service) platformsOf(ctx context.Context, r request) ([]ocispec.Platfor
 	if err != nil {
 		return nil, err
 	}
-	out, err := oci.ParsePlatforms(rec.plan.GetPlatform())
+	out, err := oci.ParsePlatforms(rec.Plan.GetPlatform())
 	if err != nil {
 		return nil, fmt.Errorf("reading the platform of a stored request: %w", err)
 	}

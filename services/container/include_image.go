@@ -64,8 +64,8 @@ func (s *Service) givenInclusion(ctx context.Context, r request, who *platformv1
 	if err != nil {
 		return in, err
 	}
-	plan := rec.plan
-	in.identity, in.buildID, in.until = plan.GetIdentity(), plan.GetBuildId(), rec.expires
+	plan := rec.Plan
+	in.identity, in.buildID, in.until = plan.GetIdentity(), plan.GetBuildId(), rec.Expires
 	in.above, in.platforms = plan.GetConfig().GetLayers(), plan.GetPlatform()
 	if !includes(plan.GetConfig()) {
 		in.platforms = ""

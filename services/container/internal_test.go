@@ -9,6 +9,8 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
@@ -33,11 +35,11 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 		bus, client := &brokenBus{broken: true}, testkit.Redis(t)
 		s := &Service{
 			deps:  Deps{DB: db, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: time.Hour}},
-			store: newStore(db), tokens: tokenCache{client, testkit.Log(t), nil},
+			store: store.New(db), tokens: tokens.NewCache(client, testkit.Log(t), 0),
 		}
-		token := newToken()
-		rec := record{created: time.Now(), expires: time.Now().Add(time.Hour), plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
-		if err := s.store.insert(t.Context(), rec); err != nil {
+		token := tokens.New()
+		rec := store.Record{Created: time.Now(), Expires: time.Now().Add(time.Hour), Plan: &containerv1.Plan{Token: token}, Request: &containerv1.ContainerRequest{}}
+		if err := s.store.Insert(t.Context(), rec); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.revoke(t.Context(), token); err != nil {
@@ -47,15 +49,15 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.resendRevocations(t.Context())
-		if left, err := s.store.unsent(t.Context(), time.Now()); err != nil || len(left) != 1 {
+		if left, err := s.store.Unsent(t.Context(), time.Now()); err != nil || len(left) != 1 {
 			t.Errorf("while NATS is away %d wait, %v", len(left), err)
 		}
 		bus.broken = false
 		s.resendRevocations(t.Context())
-		if left, err := s.store.unsent(t.Context(), time.Now()); err != nil || len(left) != 0 {
+		if left, err := s.store.Unsent(t.Context(), time.Now()); err != nil || len(left) != 0 {
 			t.Errorf("afterwards %d wait, %v", len(left), err)
 		}
-		if _, err := s.tokens.get(t.Context(), token); !errors.Is(err, errRevoked) {
+		if _, err := s.tokens.Get(t.Context(), token); !errors.Is(err, tokens.ErrRevoked) {
 			t.Errorf("Redis says %v", err)
 		}
 	})
@@ -68,34 +70,34 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: newStore(db)}
+		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: store.New(db)}
 		ctx := t.Context()
-		old, young := newToken(), newToken()
+		old, young := tokens.New(), tokens.New()
 		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {
-			rec := record{created: now, expires: expires, plan: &containerv1.Plan{Token: token}, request: &containerv1.ContainerRequest{}}
-			if err := errors.Join(s.store.insert(ctx, rec), s.store.addDigest(ctx, keyOf(token), "sha256:1", now)); err != nil {
+			rec := store.Record{Created: now, Expires: expires, Plan: &containerv1.Plan{Token: token}, Request: &containerv1.ContainerRequest{}}
+			if err := errors.Join(s.store.Insert(ctx, rec), s.store.AddDigest(ctx, tokens.KeyOf(token), "sha256:1", now)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(s.store.putLayer(ctx, "needed", []byte("x"), now), s.store.putLayer(ctx, "expired", []byte("y"), now.Add(-25*time.Hour))); err != nil {
+		if err := errors.Join(s.store.PutLayer(ctx, "needed", []byte("x"), now), s.store.PutLayer(ctx, "expired", []byte("y"), now.Add(-25*time.Hour))); err != nil {
 			t.Fatal(err)
 		}
 		s.sweep(ctx)
-		if _, err := s.store.get(ctx, old); !errors.Is(err, fault.NotFound) {
+		if _, err := s.store.Get(ctx, old); !errors.Is(err, fault.NotFound) {
 			t.Errorf("the old request: %v", err)
 		}
-		if r, err := s.store.get(ctx, young); err != nil || len(r.plan.GetDigests()) != 1 {
-			t.Errorf("the young request: %v, %v", r.plan, err)
+		if r, err := s.store.Get(ctx, young); err != nil || len(r.Plan.GetDigests()) != 1 {
+			t.Errorf("the young request: %v, %v", r.Plan, err)
 		}
-		if _, err := s.store.layer(ctx, "expired"); !errors.Is(err, fault.NotFound) {
+		if _, err := s.store.Layer(ctx, "expired"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("the expired layer: %v", err)
 		}
-		if there, err := s.store.extendLayer(ctx, "needed", now.Add(72*time.Hour)); !there || err != nil {
+		if there, err := s.store.ExtendLayer(ctx, "needed", now.Add(72*time.Hour)); !there || err != nil {
 			t.Errorf("extending: %v, %v", there, err)
 		}
 		now = now.Add(48 * time.Hour)
 		s.sweep(ctx)
-		if _, err := s.store.layer(ctx, "needed"); err != nil {
+		if _, err := s.store.Layer(ctx, "needed"); err != nil {
 			t.Errorf("a layer that was asked for again is gone: %v", err)
 		}
 	})

@@ -15,7 +15,7 @@ const chunk = 1 << 20
 
 // GetLayer streams the content of a `data:` layer.
 func (s *Service) GetLayer(req *containerv1.GetLayerRequest, stream grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
-	content, err := s.store.layer(stream.Context(), req.GetGzipDigest())
+	content, err := s.store.Layer(stream.Context(), req.GetGzipDigest())
 	if errors.Is(err, fault.NotFound) {
 		return err
 	}

@@ -102,7 +102,7 @@ func (s *Service) readLayers(ctx context.Context, u *unpacking, r request) (cont
 // keepLayers stores contents until then at least.
 func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time) error {
 	for d, raw := range data.layers {
-		there, err := s.store.extendLayer(ctx, d, until)
+		there, err := s.store.ExtendLayer(ctx, d, until)
 		if err != nil {
 			return s.sqlFault("storing a layer", err)
 		}
@@ -115,7 +115,7 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 		if err := s.space.Take(ctx, int64(len(raw))); err != nil {
 			return err
 		}
-		if err := s.store.putLayer(ctx, d, raw, until); err != nil {
+		if err := s.store.PutLayer(ctx, d, raw, until); err != nil {
 			return s.sqlFault("storing a layer", err)
 		}
 	}

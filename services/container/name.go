@@ -12,6 +12,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -27,20 +29,20 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 	if err != nil {
 		return nil, err
 	}
-	plan := named.plan
-	plan.Token, plan.Expiration = newToken(), s.expiration()
+	plan := named.Plan
+	plan.Token, plan.Expiration = tokens.New(), s.expiration()
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return nil, fault.Invalid.Newf("The name of the image is %d characters too long to be served", n)
 	}
 	if err := s.extendLayers(ctx, plan); err != nil {
 		return nil, err
 	}
-	if err := s.keep(ctx, named.request, plan); err != nil {
+	if err := s.keep(ctx, named.Request, plan); err != nil {
 		return nil, err
 	}
 	out := &containerv1.NameContainerResponse{
 		RequestId: proto.String(plan.GetToken()), TargetImage: proto.String(s.targetImage(plan)),
-		ContainerImage: proto.String(containerImage(plan, named.request)),
+		ContainerImage: proto.String(containerImage(plan, named.Request)),
 		BuildId:        rpc.Optional(plan.GetBuildId()), Freeze: proto.Bool(plan.GetFrozen()),
 	}
 	if !plan.GetFrozen() {
@@ -56,26 +58,26 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
 
 // named is what an id stands for, as its caller may have it now.
-func (s *Service) named(ctx context.Context, id string) (record, error) {
-	if isToken(id) || isKey(id) {
+func (s *Service) named(ctx context.Context, id string) (store.Record, error) {
+	if tokens.Is(id) || tokens.IsKey(id) {
 		return s.requestedBefore(ctx, id)
 	}
 	plan, err := s.builtBefore(ctx, id)
-	return record{plan: plan, request: &containerv1.ContainerRequest{}}, err
+	return store.Record{Plan: plan, Request: &containerv1.ContainerRequest{}}, err
 }
 
 // requestedBefore is an earlier request, for whoever made it. One without a user is
 // for everybody who knows its id; but what it adds to its image may be secret, and
 // the name is a password with an end: once that has come nobody gets it again.
-func (s *Service) requestedBefore(ctx context.Context, id string) (record, error) {
+func (s *Service) requestedBefore(ctx context.Context, id string) (store.Record, error) {
 	rec, err := s.known(ctx, id)
 	switch {
 	case err != nil:
 		return rec, err
-	case !rec.revoked.IsZero():
+	case !rec.Revoked.IsZero():
 		return rec, fault.NotFound.Newf("The request was revoked: make it again to get another name")
 	}
-	owner := rec.plan.GetIdentity()
+	owner := rec.Plan.GetIdentity()
 	who, err := s.identifyAs(ctx, owner)
 	if err != nil {
 		return rec, err
@@ -83,15 +85,15 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (record, error
 	if owner != nil && caller.Of(who) != caller.Of(owner) {
 		return rec, fault.Denied.Newf("The request was made by a user, and a fresh name is for that user alone")
 	}
-	if owner == nil && rec.plan.GetConfig() != nil && rec.expires.Before(s.deps.Now()) {
+	if owner == nil && rec.Plan.GetConfig() != nil && rec.Expires.Before(s.deps.Now()) {
 		return rec, errAdditionGone
 	}
-	rec.plan.Identity = who
-	b, err := s.reread(ctx, rec.plan)
+	rec.Plan.Identity = who
+	b, err := s.reread(ctx, rec.Plan)
 	if err == nil {
-		err = s.rereadIncluded(ctx, "containerIncludes", rec.plan.GetConfig().GetLayers(), who)
+		err = s.rereadIncluded(ctx, "containerIncludes", rec.Plan.GetConfig().GetLayers(), who)
 	}
-	if err == nil && owner == nil && b.GetAdded() && rec.expires.Before(s.deps.Now()) {
+	if err == nil && owner == nil && b.GetAdded() && rec.Expires.Before(s.deps.Now()) {
 		err = errAdditionGone
 	}
 	return rec, err
@@ -202,7 +204,7 @@ func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) erro
 		if l.GetLocation() != dataPrefix {
 			continue
 		}
-		there, err := s.store.extendLayer(ctx, l.GetGzipDigest(), plan.GetExpiration().AsTime())
+		there, err := s.store.ExtendLayer(ctx, l.GetGzipDigest(), plan.GetExpiration().AsTime())
 		if err != nil {
 			return s.sqlFault("keeping a layer", err)
 		}

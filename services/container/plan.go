@@ -13,6 +13,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -31,7 +32,7 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 		return nil, err
 	}
 	plan := &containerv1.Plan{
-		Token: newToken(),
+		Token: tokens.New(),
 		Source: &containerv1.Source{
 			Registry: r.image.Registry, Repository: r.image.Repository, Reference: r.image.Identifier(),
 		},
@@ -62,7 +63,7 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 // image holds already is not added again.
 func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
 	plan := &containerv1.Plan{
-		Token: newToken(),
+		Token: tokens.New(),
 		Source: &containerv1.Source{
 			Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag(),
 		},

@@ -9,6 +9,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
@@ -27,7 +28,7 @@ func (s *Service) renew(ctx context.Context) {
 	now := s.deps.Now()
 	live := map[string]bool{}
 	for after := ""; ; {
-		batch, err := s.store.due(ctx, after, now, now.Add(s.deps.TokenTTL/2))
+		batch, err := s.store.Due(ctx, after, now, now.Add(s.deps.TokenTTL/2))
 		if err != nil {
 			s.deps.Log.WarnContext(ctx, "Names to renew were not read", "err", err)
 			return
@@ -36,7 +37,7 @@ func (s *Service) renew(ctx context.Context) {
 			return
 		}
 		for _, rec := range batch {
-			after = rec.key
+			after = rec.Key
 			if err := s.renewOne(ctx, rec, live); err != nil {
 				s.deps.Log.WarnContext(ctx, "A name was not renewed; it is tried again", "err", err)
 			}
@@ -45,8 +46,8 @@ func (s *Service) renew(ctx context.Context) {
 }
 
 // renewOne asks the platform once for each run.
-func (s *Service) renewOne(ctx context.Context, rec record, live map[string]bool) error {
-	who, run := rec.plan.GetIdentity(), rec.request.GetWorkflowId()
+func (s *Service) renewOne(ctx context.Context, rec store.Record, live map[string]bool) error {
+	who, run := rec.Plan.GetIdentity(), rec.Request.GetWorkflowId()
 	key := caller.Of(who).String() + " " + run
 	goesOn, known := live[key]
 	if !known {
@@ -60,8 +61,8 @@ func (s *Service) renewOne(ctx context.Context, rec record, live map[string]bool
 		return nil
 	}
 	until := s.expiration()
-	for _, l := range rec.plan.GetConfig().GetLayers() {
-		if _, err := s.store.extendLayer(ctx, l.GetGzipDigest(), until.AsTime()); err != nil {
+	for _, l := range rec.Plan.GetConfig().GetLayers() {
+		if _, err := s.store.ExtendLayer(ctx, l.GetGzipDigest(), until.AsTime()); err != nil {
 			return err
 		}
 	}
@@ -73,12 +74,12 @@ func (s *Service) renewOne(ctx context.Context, rec record, live map[string]bool
 
 // use looks at an image that was built here: the image store keeps what was used
 // within the life of a name.
-func (s *Service) use(ctx context.Context, rec record) error {
-	src := rec.plan.GetSource()
-	if rec.plan.GetBuildId() == "" || !s.deps.owns(src.GetRegistry(), src.GetRepository()) {
+func (s *Service) use(ctx context.Context, rec store.Record) error {
+	src := rec.Plan.GetSource()
+	if rec.Plan.GetBuildId() == "" || !s.deps.owns(src.GetRegistry(), src.GetRepository()) {
 		return nil
 	}
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.Plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
 	if err == nil {
 		_, err = s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
 	}
@@ -89,12 +90,12 @@ func (s *Service) use(ctx context.Context, rec record) error {
 }
 
 // prolong moves the end of a name, in SQL and then in Redis.
-func (s *Service) prolong(ctx context.Context, rec record, until *timestamppb.Timestamp) error {
-	was := rec.expires
-	rec.plan.Expiration, rec.expires = until, until.AsTime()
-	done, err := s.store.prolong(ctx, rec, was)
+func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestamppb.Timestamp) error {
+	was := rec.Expires
+	rec.Plan.Expiration, rec.Expires = until, until.AsTime()
+	done, err := s.store.Prolong(ctx, rec, was)
 	if err != nil || !done {
 		return err // not done: it was revoked, or another replica did it
 	}
-	return s.tokens.put(ctx, rec.key, rec.plan)
+	return s.tokens.Put(ctx, rec.Key, rec.Plan)
 }

@@ -13,6 +13,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
@@ -47,11 +49,11 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 		now, platform, client := start, &runs{live: map[string]bool{"long": true}}, testkit.Redis(t)
 		s := &Service{
 			deps:  Deps{DB: db, Bus: &brokenBus{}, Log: testkit.Log(t), Now: func() time.Time { return now }, Platform: platform, Settings: Settings{TokenTTL: life}},
-			store: newStore(db), tokens: tokenCache{client, testkit.Log(t), nil},
+			store: store.New(db), tokens: tokens.NewCache(client, testkit.Log(t), 0),
 		}
 		name := func(run string, user int64) string {
 			t.Helper()
-			plan := &containerv1.Plan{Token: newToken(), Expiration: s.expiration(), Config: &containerv1.ContainerConfig{Layers: []*containerv1.Layer{{GzipDigest: layer}}}}
+			plan := &containerv1.Plan{Token: tokens.New(), Expiration: s.expiration(), Config: &containerv1.ContainerConfig{Layers: []*containerv1.Layer{{GzipDigest: layer}}}}
 			if user != 0 {
 				plan.Identity = &platformv1.Identity{Endpoint: "https://p", UserId: user}
 			}
@@ -60,7 +62,7 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 			}
 			return plan.GetToken()
 		}
-		if err := s.store.putLayer(ctx, layer, []byte("x"), start.Add(life)); err != nil {
+		if err := s.store.PutLayer(ctx, layer, []byte("x"), start.Add(life)); err != nil {
 			t.Fatal(err)
 		}
 		first, second, ended, revoked := name("long", 7), name("long", 7), name("short", 7), name("long", 7)
@@ -102,13 +104,13 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 		if _, err := s.live(ctx, revoked); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked name: %v", err)
 		}
-		if there, err := s.store.extendLayer(ctx, layer, now.Add(life)); err != nil || !there {
+		if there, err := s.store.ExtendLayer(ctx, layer, now.Add(life)); err != nil || !there {
 			t.Errorf("its layer: %v, %v", there, err)
 		}
-		if err := s.store.deleteLayers(ctx, now.Add(life)); err != nil {
+		if err := s.store.DeleteLayers(ctx, now.Add(life)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.store.layer(ctx, layer); err != nil {
+		if _, err := s.store.Layer(ctx, layer); err != nil {
 			t.Errorf("its layer is gone: %v", err)
 		}
 
@@ -156,7 +158,7 @@ func TestRenewingUsesTheImage(t *testing.T) {
 	s.deps.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{images.Host}, Metrics: prometheus.NewRegistry()})
 	images.Push(t, "builds:made", testkit.Image(t, "amd64", true))
 	plan := &containerv1.Plan{
-		Token: newToken(), Expiration: s.expiration(), Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}, BuildId: "beef_1",
+		Token: tokens.New(), Expiration: s.expiration(), Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}, BuildId: "beef_1",
 		Source: &containerv1.Source{Registry: images.Host, Repository: "builds", Reference: "made"},
 	}
 	if err := s.keep(ctx, &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
@@ -177,8 +179,8 @@ func TestRenewingUsesTheImage(t *testing.T) {
 		if looks() == 0 {
 			t.Error("a name was renewed without a look at its image")
 		}
-		if rec, err := s.live(ctx, plan.GetToken()); err != nil || !rec.expires.Equal(now.Add(s.deps.TokenTTL)) {
-			t.Errorf("the name works until %v: %v", rec.expires, err)
+		if rec, err := s.live(ctx, plan.GetToken()); err != nil || !rec.Expires.Equal(now.Add(s.deps.TokenTTL)) {
+			t.Errorf("the name works until %v: %v", rec.Expires, err)
 		}
 	}
 	platform.live["run"] = false

@@ -2,7 +2,6 @@ package container
 
 import (
 	"errors"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -81,23 +80,4 @@ func each(d protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor,
 			each(m, at, visit)
 		}
 	}
-}
-
-// TestTokenBound evicts what was used longest ago.
-func TestTokenBound(t *testing.T) {
-	t.Parallel()
-	b := newTokenBound(3 * (tokenOverhead + 100))
-	for _, token := range []string{"a", "b", "c"} {
-		if gone := b.add(token, 100); gone != nil {
-			t.Errorf("%s made %v go", token, gone)
-		}
-	}
-	b.use("a")
-	if gone := b.add("d", 100); !reflect.DeepEqual(gone, []string{"b"}) {
-		t.Errorf("%v went, want b", gone)
-	}
-	if gone := b.add("a", 10_000); !reflect.DeepEqual(gone, []string{"c", "d"}) {
-		t.Errorf("%v went, want all others", gone)
-	}
-	(*tokenBound)(nil).use("x")
 }

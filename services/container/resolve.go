@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -17,13 +18,13 @@ import (
 // then fills Redis again.
 func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveTokenRequest) (*containerv1.ResolveTokenResponse, error) {
 	token := req.GetToken()
-	if !isToken(token) {
-		return nil, unknownRequest(nil)
+	if !tokens.Is(token) {
+		return nil, store.Unknown(nil)
 	}
 	if !req.GetFresh() {
-		plan, err := s.tokens.get(ctx, token)
+		plan, err := s.tokens.Get(ctx, token)
 		if err != nil {
-			return nil, unknownRequest(err)
+			return nil, store.Unknown(err)
 		}
 		if plan != nil {
 			return &containerv1.ResolveTokenResponse{Plan: plan}, nil
@@ -33,37 +34,26 @@ func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveToke
 	if err != nil {
 		return nil, err
 	}
-	if err := s.tokens.put(ctx, token, rec.plan); err != nil {
+	if err := s.tokens.Put(ctx, token, rec.Plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis", "err", err)
 	}
-	return &containerv1.ResolveTokenResponse{Plan: rec.plan}, nil
+	return &containerv1.ResolveTokenResponse{Plan: rec.Plan}, nil
 }
 
 // live reads a request that is neither expired nor revoked; fault.NotFound
 // otherwise.
-func (s *Service) live(ctx context.Context, id string) (record, error) {
-	if !isToken(id) {
-		return record{}, unknownRequest(nil)
+func (s *Service) live(ctx context.Context, id string) (store.Record, error) {
+	if !tokens.Is(id) {
+		return store.Record{}, store.Unknown(nil)
 	}
 	rec, err := s.known(ctx, id)
 	if err == nil {
-		err = rec.works(s.deps.Now())
+		err = rec.Works(s.deps.Now())
 	}
 	if err != nil {
-		return record{}, err
+		return store.Record{}, err
 	}
 	return rec, nil
-}
-
-// works says whether a request's name can be pulled; fault.NotFound when it no longer can.
-func (r record) works(now time.Time) error {
-	switch {
-	case !r.revoked.IsZero():
-		return unknownRequest(errRevoked)
-	case !now.Before(r.expires):
-		return unknownRequest(errors.New("the token has expired"))
-	}
-	return nil
 }
 
 // RecordDigest keeps what a token's reference resolved to.
@@ -76,10 +66,10 @@ func (s *Service) RecordDigest(ctx context.Context, req *containerv1.RecordDiges
 		return nil, err
 	}
 	now := s.deps.Now()
-	if err := s.store.addDigest(ctx, rec.key, req.GetDigest(), now); err != nil {
+	if err := s.store.AddDigest(ctx, rec.Key, req.GetDigest(), now); err != nil {
 		return nil, s.sqlFault("recording a digest", err)
 	}
-	if err := s.tokens.putDigest(ctx, req.GetToken(), req.GetDigest(), now, rec.expires); err != nil {
+	if err := s.tokens.PutDigest(ctx, req.GetToken(), req.GetDigest(), now, rec.Expires); err != nil {
 		s.deps.Log.WarnContext(ctx, "A digest was not written to Redis", "err", err)
 	}
 	return &containerv1.RecordDigestResponse{}, nil

@@ -10,6 +10,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
@@ -23,7 +25,7 @@ const Revoked = "container.revoked"
 // capability. By its key the user who made it may.
 func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeContainerRequest) (*containerv1.RevokeContainerResponse, error) {
 	id := req.GetRequestId()
-	if !isToken(id) {
+	if !tokens.Is(id) {
 		if _, err := s.known(ctx, id); err != nil {
 			return nil, err
 		}
@@ -39,8 +41,8 @@ func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenR
 	if _, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
 		return nil, err
 	}
-	if !isToken(req.GetToken()) {
-		return nil, unknownRequest(nil)
+	if !tokens.Is(req.GetToken()) {
+		return nil, store.Unknown(nil)
 	}
 	if err := s.revoke(ctx, req.GetToken()); err != nil {
 		return nil, err
@@ -56,7 +58,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 		return nil, err
 	}
 	now := s.deps.Now()
-	keys, err := s.store.ofBuild(ctx, req.GetBuildId(), who, now)
+	keys, err := s.store.OfBuild(ctx, req.GetBuildId(), who, now)
 	if err != nil {
 		return nil, s.sqlFault("looking for the names of a build", err)
 	}
@@ -64,7 +66,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 		return nil, fault.NotFound.Newf("You have no names of the build %s that work: a request without a login is revoked by its name, or its id", fault.Quote(req.GetBuildId()))
 	}
 	for _, key := range keys {
-		if err := s.store.revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
+		if err := s.store.Revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, s.sqlFault("revoking a request", err)
 		}
 		s.spreadRevocation(ctx, key, now.Add(s.deps.TokenTTL))
@@ -81,7 +83,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 // the key of one.
 func (s *Service) revoke(ctx context.Context, id string) error {
 	now := s.deps.Now()
-	if err := s.store.revoke(ctx, id, now); err != nil {
+	if err := s.store.Revoke(ctx, id, now); err != nil {
 		if errors.Is(err, fault.NotFound) {
 			return err
 		}
@@ -94,12 +96,12 @@ func (s *Service) revoke(ctx context.Context, id string) error {
 // cancelBuild ends the build of a revoked request, unless another one waits for
 // it. Repeating it does no harm.
 func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) error {
-	rec, err := s.store.get(ctx, id)
+	rec, err := s.store.Get(ctx, id)
 	if err != nil {
 		return s.sqlFault("reading a request", err)
 	}
-	build := rec.plan.GetBuildId()
-	if build == "" || rec.plan.GetBuilt() || s.deps.Build == nil {
+	build := rec.Plan.GetBuildId()
+	if build == "" || rec.Plan.GetBuilt() || s.deps.Build == nil {
 		return nil
 	}
 	return s.cancelUnawaited(ctx, build, now)
@@ -108,7 +110,7 @@ func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) err
 // cancelUnawaited ends a build and those that it was to be made from, as far as no
 // request waits for them.
 func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Time) error {
-	awaited, err := s.store.isAwaited(ctx, build, now)
+	awaited, err := s.store.IsAwaited(ctx, build, now)
 	if err != nil {
 		return s.sqlFault("looking for who waits for a build", err)
 	}
@@ -131,11 +133,11 @@ func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Ti
 // the key of one.
 func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.Time) {
 	err := errors.Join(
-		s.tokens.putRevoked(ctx, id, expires),
-		s.deps.Bus.Publish(Revoked, []byte(keyOf(id))),
+		s.tokens.PutRevoked(ctx, id, expires),
+		s.deps.Bus.Publish(Revoked, []byte(tokens.KeyOf(id))),
 	)
 	if err == nil {
-		err = s.store.markSent(ctx, id)
+		err = s.store.MarkSent(ctx, id)
 	}
 	if err != nil {
 		s.deps.Log.WarnContext(ctx, "A revocation did not reach everybody; it will be repeated", "err", err)
@@ -143,7 +145,7 @@ func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.
 }
 
 func (s *Service) resendRevocations(ctx context.Context) {
-	unsent, err := s.store.unsent(ctx, s.deps.Now())
+	unsent, err := s.store.Unsent(ctx, s.deps.Now())
 	if err != nil {
 		s.deps.Log.WarnContext(ctx, "Revocations to repeat cannot be read", "err", err)
 	}

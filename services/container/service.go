@@ -23,6 +23,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/conda"
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/ratelimit"
@@ -116,8 +118,8 @@ type Builds struct {
 type Service struct {
 	containerv1.UnimplementedContainerServiceServer
 	deps      Deps
-	store     store
-	tokens    tokenCache
+	store     store.Store
+	tokens    tokens.Cache
 	sources   *sources
 	links     *links
 	operators *htpasswd.Accounts
@@ -134,8 +136,8 @@ func New(d Deps) (*Service, error) {
 	}
 	return &Service{
 		deps:      d,
-		store:     newStore(d.DB),
-		tokens:    tokenCache{d.Redis, d.Log, newTokenBound(d.TokenMemory)},
+		store:     store.New(d.DB),
+		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
 		sources:   newSources(d),
 		links:     newLinks(d.Upstream, d.Log),
 		operators: ops,
@@ -172,16 +174,30 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) sweep(ctx context.Context) {
 	now := s.deps.Now()
 	s.hashTokens(ctx)
-	if err := s.store.deleteLayers(ctx, now); err != nil {
+	if err := s.store.DeleteLayers(ctx, now); err != nil {
 		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
 	}
-	if err := s.store.deleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
+	if err := s.store.DeleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
 		s.deps.Log.WarnContext(ctx, "Old locks were not forgotten", "err", err)
 	}
 	if s.deps.Retention == 0 {
 		return
 	}
-	if err := s.store.deleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
+	if err := s.store.DeleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
 		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
+	}
+}
+
+// hashTokens puts requests that are kept under their token under its key instead:
+// those of a release that kept tokens, which may go on while this one starts.
+func (s *Service) hashTokens(ctx context.Context) {
+	for {
+		n, err := s.store.HashSome(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
+		}
+		if err != nil || n == 0 {
+			return
+		}
 	}
 }

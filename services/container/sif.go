@@ -32,18 +32,18 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
-	made, err := s.madeSif(ctx, rec.plan)
+	made, err := s.madeSif(ctx, rec.Plan)
 	if err != nil {
 		return err
 	}
 	if req.GetBegins() {
-		if err := s.chargePull(ctx, rec.plan.GetIdentity()); err != nil {
+		if err := s.chargePull(ctx, rec.Plan.GetIdentity()); err != nil {
 			return err
 		}
 	}
-	src := rec.plan.GetSource()
+	src := rec.Plan.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.plan.GetIdentity()), repo.Host, repo.Name)
+	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.Plan.GetIdentity()), repo.Host, repo.Name)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
-	first := &containerv1.StreamSifResponse{Digest: file.Digest.String(), Size: file.Size, FileName: s.sifName(rec.plan)}
+	first := &containerv1.StreamSifResponse{Digest: file.Digest.String(), Size: file.Size, FileName: s.sifName(rec.Plan)}
 	from, length := req.GetOffset(), min(req.GetLength(), file.Size-req.GetOffset())
 	if from < 0 || length <= 0 {
 		return stream.Send(first)

@@ -49,7 +49,7 @@ func (s *Service) foresee(ctx context.Context, r request, who *platformv1.Identi
 	}
 	if r.canBeDirect() && !r.raw.GetRefresh() {
 		if known, ok := s.recall(ctx, r, caller.Of(who)); ok {
-			return foreseen{solved: known.lock, base: known.base}
+			return foreseen{solved: known.Lock, base: known.Base}
 		}
 	}
 	query := &condav1.LockQuery{Packages: r.recipe.packages}

@@ -27,17 +27,17 @@ const (
 func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetContainerStatusRequest) (*containerv1.GetContainerStatusResponse, error) {
 	rec, err := s.known(ctx, req.GetRequestId())
 	if err == nil {
-		err = rec.works(s.deps.Now())
+		err = rec.Works(s.deps.Now())
 	}
 	if err != nil {
 		return nil, err
 	}
 	out := &containerv1.GetContainerStatusResponse{
 		Id:           proto.String(req.GetRequestId()),
-		CreationTime: timestamppb.New(rec.created),
-		TargetImage:  s.knownName(rec.plan),
+		CreationTime: timestamppb.New(rec.Created),
+		TargetImage:  s.knownName(rec.Plan),
 	}
-	id := rec.plan.GetBuildId()
+	id := rec.Plan.GetBuildId()
 	if id == "" {
 		out.Status, out.Succeeded = proto.String(statusDone), proto.Bool(true)
 		return out, nil

@@ -12,6 +12,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -286,16 +287,16 @@ func (s *Service) submitBuild(ctx context.Context, r request, who *platformv1.Id
 
 // keep writes the request to SQL, then the plan to Redis.
 func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
-	rec := record{
-		created: s.deps.Now(), expires: plan.GetExpiration().AsTime(), clientIP: clientIP(ctx), plan: plan, request: withoutSecrets(r),
+	rec := store.Record{
+		Created: s.deps.Now(), Expires: plan.GetExpiration().AsTime(), ClientIP: clientIP(ctx), Plan: plan, Request: withoutSecrets(r),
 	}
-	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.plan)+proto.Size(rec.request))); err != nil {
+	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.Plan)+proto.Size(rec.Request))); err != nil {
 		return err
 	}
-	if err := s.store.insert(ctx, rec); err != nil {
+	if err := s.store.Insert(ctx, rec); err != nil {
 		return s.sqlFault("writing a request", err)
 	}
-	if err := s.tokens.put(ctx, plan.GetToken(), plan); err != nil {
+	if err := s.tokens.Put(ctx, plan.GetToken(), plan); err != nil {
 		s.deps.Log.WarnContext(ctx, "A token was not written to Redis; it will be read from SQL", "err", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package container
+package store
 
 import (
 	"context"
@@ -8,24 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/container/tokens"
 )
 
-// hashTokens puts requests that are kept under their token under its key instead:
-// those of a release that kept tokens, which may go on while this one starts.
-func (s *Service) hashTokens(ctx context.Context) {
-	for {
-		n, err := s.store.hashSome(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
-		}
-		if err != nil || n == 0 {
-			return
-		}
-	}
-}
-
-// hashSome returns how many it moved. Replicas may do it at once.
-func (s store) hashSome(ctx context.Context) (int, error) {
+// HashSome puts some requests that are kept under their token under its key instead: those
+// of a release that kept tokens. It returns how many it moved. Replicas may do it at once.
+func (s Store) HashSome(ctx context.Context) (int, error) {
 	plans, err := s.underTokens(ctx)
 	if err != nil || len(plans) == 0 {
 		return 0, err
@@ -45,7 +33,7 @@ func (s store) hashSome(ctx context.Context) (int, error) {
 
 // underTokens reads some plans that are kept under their token, which is shorter than
 // a key.
-func (s store) underTokens(ctx context.Context) (map[string][]byte, error) {
+func (s Store) underTokens(ctx context.Context) (map[string][]byte, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT id, plan FROM container_requests WHERE length(id) = 26 LIMIT 500`)
 	if err != nil {
 		return nil, err
@@ -68,13 +56,13 @@ func rekey(ctx context.Context, t *sql.Tx, token string, stored []byte) error {
 	if err := proto.Unmarshal(stored, plan); err != nil {
 		return fmt.Errorf("reading a stored plan: %w", err)
 	}
-	kept, err := proto.Marshal(withoutToken(plan))
+	kept, err := proto.Marshal(tokens.Without(plan))
 	if err != nil {
 		return err
 	}
-	if _, err := t.ExecContext(ctx, `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, token, keyOf(token), kept); err != nil {
+	if _, err := t.ExecContext(ctx, `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, token, tokens.KeyOf(token), kept); err != nil {
 		return err
 	}
-	_, err = t.ExecContext(ctx, `UPDATE container_digests SET request_id = $2 WHERE request_id = $1`, token, keyOf(token))
+	_, err = t.ExecContext(ctx, `UPDATE container_digests SET request_id = $2 WHERE request_id = $1`, token, tokens.KeyOf(token))
 	return err
 }

@@ -1,4 +1,4 @@
-package container
+package store
 
 import (
 	"context"
@@ -13,30 +13,30 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// remembered is what a request stands for until it is forgotten.
-type remembered struct {
-	lock *condav1.SolvePackagesResponse
-	// base is the digest of the base image.
-	base digest.Digest
+// Remembered is what a request stands for until it is forgotten.
+type Remembered struct {
+	Lock *condav1.SolvePackagesResponse
+	// Base is the digest of the base image.
+	Base digest.Digest
 }
 
-// lockOf reads what is remembered under the first of some ids that is known since a
+// LockOf reads what is remembered under the first of some ids that is known since a
 // moment; sql.ErrNoRows when none is.
-func (s store) lockOf(ctx context.Context, first, second string, since time.Time) (remembered, error) {
+func (s Store) LockOf(ctx context.Context, first, second string, since time.Time) (Remembered, error) {
 	var packed []byte
 	var base string
 	err := s.db.QueryRowContext(ctx, `
 		SELECT lock, base FROM container_locks WHERE id IN ($1, $2) AND created_at > $3 ORDER BY CASE WHEN id = $1 THEN 0 ELSE 1 END LIMIT 1`,
 		first, second, sqldb.Micros(since)).Scan(&packed, &base)
 	if err != nil {
-		return remembered{}, err
+		return Remembered{}, err
 	}
-	out := remembered{lock: &condav1.SolvePackagesResponse{}, base: digest.Digest(base)}
-	return out, errors.Join(sqldb.Unpack(packed, limits.BuildLock, out.lock), out.base.Validate())
+	out := Remembered{Lock: &condav1.SolvePackagesResponse{}, Base: digest.Digest(base)}
+	return out, errors.Join(sqldb.Unpack(packed, limits.BuildLock, out.Lock), out.Base.Validate())
 }
 
-// putLock remembers a lock; one that is there, and not older than a moment, stays.
-func (s store) putLock(ctx context.Context, id string, packed []byte, base digest.Digest, now, since time.Time) error {
+// PutLock remembers a lock; one that is there, and not older than a moment, stays.
+func (s Store) PutLock(ctx context.Context, id string, packed []byte, base digest.Digest, now, since time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_locks (id, lock, base, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET lock = excluded.lock, base = excluded.base, created_at = excluded.created_at
@@ -44,8 +44,8 @@ func (s store) putLock(ctx context.Context, id string, packed []byte, base diges
 	return err
 }
 
-// deleteLocks forgets those from before a moment.
-func (s store) deleteLocks(ctx context.Context, before time.Time) error {
+// DeleteLocks forgets those from before a moment.
+func (s Store) DeleteLocks(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM container_locks WHERE created_at <= $1`, sqldb.Micros(before))
 	return err
 }

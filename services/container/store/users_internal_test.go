@@ -1,4 +1,4 @@
-package container
+package store
 
 import (
 	"math"
@@ -13,14 +13,14 @@ func FuzzPageToken(f *testing.F) {
 	f.Add("-1." + strings.Repeat("0", 64))
 	f.Add("9223372036854775808." + strings.Repeat("0", 64))
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := readPlace(text)
+		p, err := ReadPlace(text)
 		if err != nil {
 			return
 		}
 		if text == "" && p != (place{created: math.MaxInt64}) {
 			t.Errorf("the beginning is %v", p)
 		}
-		if again, err := readPlace(p.String()); text != "" && (err != nil || again != p) {
+		if again, err := ReadPlace(p.String()); text != "" && (err != nil || again != p) {
 			t.Errorf("%q is read as %v, then as %v, %v", text, p, again, err)
 		}
 	})

@@ -1,4 +1,4 @@
-package container
+package tokens
 
 import (
 	"cmp"
@@ -20,49 +20,58 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// newToken makes a token: 130 random bits in 26 characters of [a-z2-7].
-func newToken() string {
+// New makes a token: 130 random bits in 26 characters of [a-z2-7].
+func New() string {
 	var b [17]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))[:26]
 }
 
-// isToken says whether s has the form of a token.
-func isToken(s string) bool {
+// Is says whether s has the form of a token.
+func Is(s string) bool {
 	return len(s) == 26 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
 }
 
-// keyOf is what a token is kept under, in SQL, in Redis and on the bus: whoever reads
+// KeyOf is what a token is kept under, in SQL, in Redis and on the bus: whoever reads
 // one of them learns no token. It is random and long, so that a plain hash gives
 // nothing away. A key stays as it is.
-func keyOf(token string) string {
-	if !isToken(token) {
+func KeyOf(token string) string {
+	if !Is(token) {
 		return token
 	}
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// isKey says whether s has the form of what a token is kept under.
-func isKey(s string) bool {
+// IsKey says whether s has the form of what a token is kept under.
+func IsKey(s string) bool {
 	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// withoutToken is a plan as it is kept: without its token.
-func withoutToken(plan *containerv1.Plan) *containerv1.Plan {
+// Without is a plan as it is kept: without its token.
+func Without(plan *containerv1.Plan) *containerv1.Plan {
 	kept := proto.CloneOf(plan)
 	kept.Token = ""
 	return kept
 }
 
-// tokenCache is the copy of live tokens in Redis. A token's key is a hash with the
+// MaxDigests is how many of the digests that a tag has moved through are kept in
+// sight: a pull that is under way needs the newest few.
+const MaxDigests = 32
+
+// Cache is the copy of live tokens in Redis. A token's key is a hash with the
 // fields `plan`; `revoked`; and `d:<digest>` = when it was recorded. Each field
 // is written on its own and none is ever taken back, so that it does not matter
 // who writes first: a revoked token stays revoked, whoever reloads it.
-type tokenCache struct {
+type Cache struct {
 	redis redis.UniversalClient
 	log   *slog.Logger
-	bound *tokenBound
+	bound *bound
+}
+
+// NewCache makes one that keeps to so many bytes; 0 is no bound.
+func NewCache(client redis.UniversalClient, log *slog.Logger, most int64) Cache {
+	return Cache{client, log, newBound(most)}
 }
 
 const (
@@ -71,21 +80,21 @@ const (
 	fieldDigest  = "d:"
 )
 
-var errRevoked = errors.New("the token is revoked")
+var ErrRevoked = errors.New("the token is revoked")
 
-func tokenKey(token string) string { return "container:token:" + keyOf(token) }
+func keyIn(token string) string { return "container:token:" + KeyOf(token) }
 
-// get reads a token: nil when it is not there or Redis does not answer;
+// Get reads a token: nil when it is not there or Redis does not answer;
 // errRevoked when it is revoked.
-func (c tokenCache) get(ctx context.Context, token string) (*containerv1.Plan, error) {
-	c.bound.use(tokenKey(token))
-	fields, err := c.redis.HGetAll(ctx, tokenKey(token)).Result()
+func (c Cache) Get(ctx context.Context, token string) (*containerv1.Plan, error) {
+	c.bound.use(keyIn(token))
+	fields, err := c.redis.HGetAll(ctx, keyIn(token)).Result()
 	if err != nil {
 		c.log.DebugContext(ctx, "Redis does not answer; reading SQL", "err", err)
 		return nil, nil
 	}
 	if fields[fieldRevoked] != "" {
-		return nil, errRevoked
+		return nil, ErrRevoked
 	}
 	raw, ok := fields[fieldPlan]
 	if !ok {
@@ -118,36 +127,36 @@ func laterDigests(fields map[string]string) []string {
 	for _, e := range list {
 		out = append(out, e.digest)
 	}
-	return out[:min(len(out), maxDigests)]
+	return out[:min(len(out), MaxDigests)]
 }
 
-// put writes what a token, or its key, stands for, with its life.
-func (c tokenCache) put(ctx context.Context, token string, plan *containerv1.Plan) error {
-	raw, err := proto.Marshal(withoutToken(plan))
+// Put writes what a token, or its key, stands for, with its life.
+func (c Cache) Put(ctx context.Context, token string, plan *containerv1.Plan) error {
+	raw, err := proto.Marshal(Without(plan))
 	if err != nil {
 		return err
 	}
 	return c.write(ctx, token, plan.GetExpiration().AsTime(), fieldPlan, string(raw))
 }
 
-// putDigest writes what a token's reference resolved to.
-func (c tokenCache) putDigest(ctx context.Context, token, digest string, now, expires time.Time) error {
+// PutDigest writes what a token's reference resolved to.
+func (c Cache) PutDigest(ctx context.Context, token, digest string, now, expires time.Time) error {
 	return c.write(ctx, token, expires, fieldDigest+digest, strconv.FormatInt(now.UnixMicro(), 10))
 }
 
-// putRevoked ends a token, for whoever reads it here.
-func (c tokenCache) putRevoked(ctx context.Context, token string, expires time.Time) error {
+// PutRevoked ends a token, for whoever reads it here.
+func (c Cache) PutRevoked(ctx context.Context, token string, expires time.Time) error {
 	return c.write(ctx, token, expires, fieldRevoked, "1")
 }
 
-func (c tokenCache) write(ctx context.Context, token string, expires time.Time, field, value string) error {
-	gone := c.bound.add(tokenKey(token), len(field)+len(value))
+func (c Cache) write(ctx context.Context, token string, expires time.Time, field, value string) error {
+	gone := c.bound.add(keyIn(token), len(field)+len(value))
 	_, err := c.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, t := range gone {
 			p.Del(ctx, t)
 		}
-		p.HSet(ctx, tokenKey(token), field, value)
-		p.PExpireAt(ctx, tokenKey(token), expires)
+		p.HSet(ctx, keyIn(token), field, value)
+		p.PExpireAt(ctx, keyIn(token), expires)
 		return nil
 	})
 	return err

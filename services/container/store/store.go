@@ -1,4 +1,4 @@
-package container
+package store
 
 import (
 	"context"
@@ -11,108 +11,116 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 )
 
-// store is the tables container_*.
-type store struct {
+// Store is the tables container_*.
+type Store struct {
 	db *sqldb.DB
 	// requests writes rows of container_requests.
 	requests *sqldb.Together
 }
 
-func newStore(db *sqldb.DB) store {
-	return store{db: db, requests: db.Together(`
+func New(db *sqldb.DB) Store {
+	return Store{db: db, requests: db.Together(`
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
 			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
 		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`)}
 }
 
-// record is a row of container_requests.
-type record struct {
-	// key is what it is kept under: the hash of its token.
-	key              string
-	created, expires time.Time
-	// revoked is zero while the request is not.
-	revoked  time.Time
-	clientIP string
-	request  *containerv1.ContainerRequest
-	plan     *containerv1.Plan
+// Record is a row of container_requests.
+type Record struct {
+	// Key is what it is kept under: the hash of its token.
+	Key              string
+	Created, Expires time.Time
+	// Revoked is zero while the request is not.
+	Revoked  time.Time
+	ClientIP string
+	Request  *containerv1.ContainerRequest
+	Plan     *containerv1.Plan
 }
 
-func (s store) insert(ctx context.Context, r record) error {
-	request, err := proto.Marshal(r.request)
+// Works says whether a request's name can be pulled; fault.NotFound when it no longer can.
+func (r Record) Works(now time.Time) error {
+	switch {
+	case !r.Revoked.IsZero():
+		return Unknown(tokens.ErrRevoked)
+	case !now.Before(r.Expires):
+		return Unknown(errors.New("the token has expired"))
+	}
+	return nil
+}
+
+func (s Store) Insert(ctx context.Context, r Record) error {
+	request, err := proto.Marshal(r.Request)
 	if err != nil {
 		return err
 	}
-	plan, err := proto.Marshal(withoutToken(r.plan))
+	plan, err := proto.Marshal(tokens.Without(r.Plan))
 	if err != nil {
 		return err
 	}
-	id := r.plan.GetIdentity()
-	run := r.request.GetWorkflowId()
+	id := r.Plan.GetIdentity()
+	run := r.Request.GetWorkflowId()
 	if id == nil {
 		run = "" // nobody's
 	}
 	return s.requests.Exec(ctx,
-		keyOf(r.plan.GetToken()), sqldb.Micros(r.created), sqldb.Micros(r.expires),
-		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.clientIP, r.plan.GetBuildId(), request, plan, run)
+		tokens.KeyOf(r.Plan.GetToken()), sqldb.Micros(r.Created), sqldb.Micros(r.Expires),
+		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run)
 }
 
-// get reads a request, by its token or its key, with all digests it has resolved to; fault.NotFound when
+// Get reads a request, by its token or its key, with all digests it has resolved to; fault.NotFound when
 // there is none. Like all that takes a token, it also finds what is still kept under
 // the token itself (see hashTokens).
-func (s store) get(ctx context.Context, token string) (record, error) {
-	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+recordColumns+` FROM container_requests WHERE id IN ($1, $2)`, keyOf(token), token))
+func (s Store) Get(ctx context.Context, token string) (Record, error) {
+	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM container_requests WHERE id IN ($1, $2)`, tokens.KeyOf(token), token))
 	if errors.Is(err, sql.ErrNoRows) {
-		return record{}, unknownRequest(err)
+		return Record{}, Unknown(err)
 	}
 	if err != nil {
-		return record{}, err
+		return Record{}, err
 	}
-	later, err := s.digests(ctx, r.key)
-	r.plan.Token = ""
-	if isToken(token) {
-		r.plan.Token = token
+	later, err := s.digests(ctx, r.Key)
+	r.Plan.Token = ""
+	if tokens.Is(token) {
+		r.Plan.Token = token
 	}
-	r.plan.Digests = append(later, r.plan.GetDigests()...)
+	r.Plan.Digests = append(later, r.Plan.GetDigests()...)
 	return r, err
 }
 
-// recordColumns are what scanned reads.
-const recordColumns = `id, created_at, expires_at, revoked_at, request, plan`
+// columns are what scanned reads.
+const columns = `id, created_at, expires_at, revoked_at, request, plan`
 
 // scanned reads a row, without the digests that were recorded later.
-func scanned(row interface{ Scan(into ...any) error }) (record, error) {
+func scanned(row interface{ Scan(into ...any) error }) (Record, error) {
 	var created, expires, revoked int64
 	var request, plan []byte
-	r := record{request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{}}
-	if err := row.Scan(&r.key, &created, &expires, &revoked, &request, &plan); err != nil {
-		return record{}, err
+	r := Record{Request: &containerv1.ContainerRequest{}, Plan: &containerv1.Plan{}}
+	if err := row.Scan(&r.Key, &created, &expires, &revoked, &request, &plan); err != nil {
+		return Record{}, err
 	}
-	r.created, r.expires, r.revoked = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(revoked)
-	if err := proto.Unmarshal(request, r.request); err != nil {
-		return record{}, fmt.Errorf("reading the stored request: %w", err)
+	r.Created, r.Expires, r.Revoked = sqldb.Time(created), sqldb.Time(expires), sqldb.Time(revoked)
+	if err := proto.Unmarshal(request, r.Request); err != nil {
+		return Record{}, fmt.Errorf("reading the stored request: %w", err)
 	}
-	if err := proto.Unmarshal(plan, r.plan); err != nil {
-		return record{}, fmt.Errorf("reading the stored plan: %w", err)
+	if err := proto.Unmarshal(plan, r.Plan); err != nil {
+		return Record{}, fmt.Errorf("reading the stored plan: %w", err)
 	}
 	return r, nil
 }
 
-func unknownRequest(cause error) error {
+func Unknown(cause error) error {
 	return fault.NotFound.New("There is no such container request, or it has expired", cause)
 }
 
-// maxDigests is how many of the digests that a tag has moved through are kept in
-// sight: a pull that is under way needs the newest few.
-const maxDigests = 32
-
 // digests lists what was recorded after the request was made, newest first.
-func (s store) digests(ctx context.Context, key string) ([]string, error) {
+func (s Store) digests(ctx context.Context, key string) ([]string, error) {
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`, key, maxDigests)
+		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`, key, tokens.MaxDigests)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +136,7 @@ func (s store) digests(ctx context.Context, key string) ([]string, error) {
 	return out, rows.Err()
 }
 
-func (s store) addDigest(ctx context.Context, key, digest string, now time.Time) error {
+func (s Store) AddDigest(ctx context.Context, key, digest string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_digests (request_id, digest, recorded_at) VALUES ($1, $2, $3)
 		ON CONFLICT (request_id, digest) DO UPDATE SET recorded_at = excluded.recorded_at`,
@@ -136,24 +144,24 @@ func (s store) addDigest(ctx context.Context, key, digest string, now time.Time)
 	return err
 }
 
-// revoke marks a request; fault.NotFound when there is none that has not
+// Revoke marks a request; fault.NotFound when there is none that has not
 // expired. One that is revoked already stays as it is.
-func (s store) revoke(ctx context.Context, token string, now time.Time) error {
+func (s Store) Revoke(ctx context.Context, token string, now time.Time) error {
 	res, err := s.db.ExecContext(ctx, `
 		UPDATE container_requests
 		SET revoked_at = CASE WHEN revoked_at = 0 THEN $2 ELSE revoked_at END
-		WHERE id IN ($1, $3) AND expires_at > $2`, keyOf(token), sqldb.Micros(now), token)
+		WHERE id IN ($1, $3) AND expires_at > $2`, tokens.KeyOf(token), sqldb.Micros(now), token)
 	if err != nil {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, unknownRequest(nil))
+		return errors.Join(err, Unknown(nil))
 	}
 	return nil
 }
 
-// isAwaited says whether a live request has the build.
-func (s store) isAwaited(ctx context.Context, buildID string, now time.Time) (bool, error) {
+// IsAwaited says whether a live request has the build.
+func (s Store) IsAwaited(ctx context.Context, buildID string, now time.Time) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
 		SELECT count(*) FROM container_requests
@@ -161,8 +169,8 @@ func (s store) isAwaited(ctx context.Context, buildID string, now time.Time) (bo
 	return n > 0, err
 }
 
-// unsent lists live revoked requests that not everybody was told of, by key.
-func (s store) unsent(ctx context.Context, now time.Time) (map[string]time.Time, error) {
+// Unsent lists live revoked requests that not everybody was told of, by key.
+func (s Store) Unsent(ctx context.Context, now time.Time) (map[string]time.Time, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT id, expires_at FROM container_requests
 		WHERE revoked_at > 0 AND NOT revocation_sent AND expires_at > $1 LIMIT 1000`, sqldb.Micros(now))
@@ -182,14 +190,14 @@ func (s store) unsent(ctx context.Context, now time.Time) (map[string]time.Time,
 	return out, rows.Err()
 }
 
-func (s store) markSent(ctx context.Context, token string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id IN ($1, $2)`, keyOf(token), token)
+func (s Store) MarkSent(ctx context.Context, token string) error {
+	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id IN ($1, $2)`, tokens.KeyOf(token), token)
 	return err
 }
 
-// extendLayer makes a stored layer live until then at least; false when it is
+// ExtendLayer makes a stored layer live until then at least; false when it is
 // not stored.
-func (s store) extendLayer(ctx context.Context, digest string, until time.Time) (bool, error) {
+func (s Store) ExtendLayer(ctx context.Context, digest string, until time.Time) (bool, error) {
 	var expires int64
 	err := s.db.QueryRowContext(ctx, `SELECT expires_at FROM container_layers WHERE digest = $1`, digest).Scan(&expires)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -209,7 +217,7 @@ func (s store) extendLayer(ctx context.Context, digest string, until time.Time) 
 	return n > 0, err
 }
 
-func (s store) putLayer(ctx context.Context, digest string, content []byte, until time.Time) error {
+func (s Store) PutLayer(ctx context.Context, digest string, content []byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_layers (digest, content, expires_at) VALUES ($1, $2, $3)
 		ON CONFLICT (digest) DO UPDATE SET expires_at =
@@ -218,8 +226,8 @@ func (s store) putLayer(ctx context.Context, digest string, content []byte, unti
 	return err
 }
 
-// layer reads the content of a layer; fault.NotFound when it is not stored.
-func (s store) layer(ctx context.Context, digest string) ([]byte, error) {
+// Layer reads the content of a layer; fault.NotFound when it is not stored.
+func (s Store) Layer(ctx context.Context, digest string) ([]byte, error) {
 	var content []byte
 	err := s.db.QueryRowContext(ctx, `SELECT content FROM container_layers WHERE digest = $1`, digest).Scan(&content)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -228,12 +236,12 @@ func (s store) layer(ctx context.Context, digest string) ([]byte, error) {
 	return content, err
 }
 
-func (s store) deleteLayers(ctx context.Context, now time.Time) error {
+func (s Store) DeleteLayers(ctx context.Context, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM container_layers WHERE expires_at < $1`, sqldb.Micros(now))
 	return err
 }
 
-func (s store) deleteRequests(ctx context.Context, before time.Time) error {
+func (s Store) DeleteRequests(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		DELETE FROM container_digests WHERE request_id IN (SELECT id FROM container_requests WHERE expires_at < $1)`,
 		sqldb.Micros(before))

@@ -1,4 +1,4 @@
-package container
+package store
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/sqldb"
 )
 
-// due lists some live requests that belong to a run and end before an instant, by
+// Due lists some live requests that belong to a run and end before an instant, by
 // key. Their plans lack the token, and the digests that were recorded later.
-func (s store) due(ctx context.Context, after string, now, before time.Time) ([]record, error) {
+func (s Store) Due(ctx context.Context, after string, now, before time.Time) ([]Record, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT id, expires_at, request, plan FROM container_requests
 		WHERE workflow_id <> '' AND id > $1 AND revoked_at = 0 AND expires_at > $2 AND expires_at < $3 ORDER BY id LIMIT 200`,
@@ -23,7 +24,7 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 		return nil, err
 	}
 	defer rows.Close()
-	var out []record
+	var out []Record
 	for rows.Next() {
 		var expires int64
 		var request, plan []byte
@@ -31,11 +32,11 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 		if err := rows.Scan(&key, &expires, &request, &plan); err != nil {
 			return nil, err
 		}
-		r := record{key: key, expires: sqldb.Time(expires), request: &containerv1.ContainerRequest{}, plan: &containerv1.Plan{}}
-		if err := proto.Unmarshal(request, r.request); err != nil {
+		r := Record{Key: key, Expires: sqldb.Time(expires), Request: &containerv1.ContainerRequest{}, Plan: &containerv1.Plan{}}
+		if err := proto.Unmarshal(request, r.Request); err != nil {
 			return nil, fmt.Errorf("reading a stored request: %w", err)
 		}
-		if err := proto.Unmarshal(plan, r.plan); err != nil {
+		if err := proto.Unmarshal(plan, r.Plan); err != nil {
 			return nil, fmt.Errorf("reading a stored plan: %w", err)
 		}
 		out = append(out, r)
@@ -43,16 +44,16 @@ func (s store) due(ctx context.Context, after string, now, before time.Time) ([]
 	return out, rows.Err()
 }
 
-// prolong writes a later end, unless the request was revoked or ends otherwise
+// Prolong writes a later end, unless the request was revoked or ends otherwise
 // than it did: then it returns false.
-func (s store) prolong(ctx context.Context, r record, was time.Time) (bool, error) {
-	plan, err := proto.Marshal(withoutToken(r.plan))
+func (s Store) Prolong(ctx context.Context, r Record, was time.Time) (bool, error) {
+	plan, err := proto.Marshal(tokens.Without(r.Plan))
 	if err != nil {
 		return false, err
 	}
 	res, err := s.db.ExecContext(ctx, `
 		UPDATE container_requests SET expires_at = $2, plan = $3 WHERE id = $1 AND revoked_at = 0 AND expires_at = $4`,
-		r.key, sqldb.Micros(r.expires), plan, sqldb.Micros(was))
+		r.Key, sqldb.Micros(r.Expires), plan, sqldb.Micros(was))
 	if err != nil {
 		return false, err
 	}
