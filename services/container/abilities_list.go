@@ -8,6 +8,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -22,7 +23,7 @@ func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitie
 
 // engines are the abilities that workers give.
 func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
-	names := map[string]string{"buildkit": "build", "freeze": "freeze", formatSif: "sif", "conda": "conda"}
+	names := map[string]string{"buildkit": "build", "freeze": "freeze", request.FormatSif: "sif", "conda": "conda"}
 	problem := "this service is run without builds"
 	if s.deps.Build != nil {
 		resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})

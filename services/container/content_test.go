@@ -8,6 +8,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 )
 
@@ -23,10 +24,10 @@ func plainRecipe() *buildv1.Recipe {
 func TestContentStaysTheSame(t *testing.T) {
 	t.Parallel()
 	const want = "49edc81514a4915e5f1628aa189905d93150013608b0f0fee22e2f810d884f9e"
-	if got := contentDigest(plainRecipe(), "h", "r", ""); got != want {
+	if got := request.ContentDigest(plainRecipe(), "h", "r", ""); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got := scopeOf(caller.ID{Endpoint: "http://localhost:9091", UserID: 1}); got != "fda8a8fb0d2f1ccd" {
+	if got := request.ScopeOf(caller.ID{Endpoint: "http://localhost:9091", UserID: 1}); got != "fda8a8fb0d2f1ccd" {
 		t.Errorf("the scope is %s", got)
 	}
 }
@@ -39,7 +40,7 @@ func TestContentDigest(t *testing.T) {
 	config := func(c *containerv1.ContainerConfig) func(*buildv1.Recipe) {
 		return func(r *buildv1.Recipe) { r.Config = c }
 	}
-	seen := map[string]string{contentDigest(plainRecipe(), "h", "r", ""): "plain"}
+	seen := map[string]string{request.ContentDigest(plainRecipe(), "h", "r", ""): "plain"}
 	differs := func(name, digest string) {
 		if other, ok := seen[digest]; ok {
 			t.Errorf("%s is the same as %s", name, other)
@@ -66,17 +67,17 @@ func TestContentDigest(t *testing.T) {
 	} {
 		r := plainRecipe()
 		change(r)
-		differs(name, contentDigest(r, "h", "r", ""))
+		differs(name, request.ContentDigest(r, "h", "r", ""))
 	}
-	differs("registry", contentDigest(plainRecipe(), "h2", "r", ""))
-	differs("repository", contentDigest(plainRecipe(), "h", "r2", ""))
-	differs("another split of the name", contentDigest(plainRecipe(), "hr", "", ""))
-	differs("scope", contentDigest(plainRecipe(), "h", "r", "s"))
+	differs("registry", request.ContentDigest(plainRecipe(), "h2", "r", ""))
+	differs("repository", request.ContentDigest(plainRecipe(), "h", "r2", ""))
+	differs("another split of the name", request.ContentDigest(plainRecipe(), "hr", "", ""))
+	differs("scope", request.ContentDigest(plainRecipe(), "h", "r", "s"))
 }
 
 func TestContentDigestIgnoresWhatDecidesNothing(t *testing.T) {
 	t.Parallel()
-	want := contentDigest(plainRecipe(), "h", "r", "")
+	want := request.ContentDigest(plainRecipe(), "h", "r", "")
 	for name, change := range map[string]func(*buildv1.Recipe){
 		"order of files":      func(r *buildv1.Recipe) { r.Files[0], r.Files[1] = r.Files[1], r.Files[0] },
 		"bytes of a context":  func(r *buildv1.Recipe) { r.ContextData = []byte("x") },
@@ -85,7 +86,7 @@ func TestContentDigestIgnoresWhatDecidesNothing(t *testing.T) {
 	} {
 		r := plainRecipe()
 		change(r)
-		if got := contentDigest(r, "h", "r", ""); got != want {
+		if got := request.ContentDigest(r, "h", "r", ""); got != want {
 			t.Errorf("%s changes the id", name)
 		}
 	}
@@ -95,7 +96,7 @@ func TestScopes(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, id := range []caller.ID{{}, {Endpoint: "a", UserID: 1}, {Endpoint: "a", UserID: 2}, {Endpoint: "b", UserID: 1}, {Endpoint: "a", UserID: 1, WorkspaceID: 1}} {
-		seen[scopeOf(id)] = true
+		seen[request.ScopeOf(id)] = true
 	}
 	if len(seen) != 5 {
 		t.Errorf("five identities have %d scopes", len(seen))

@@ -11,6 +11,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/rpc"
 )
@@ -49,7 +50,7 @@ func (s *Service) description(rec store.Record) *containerv1.DescribeContainerRe
 		TargetImage:       s.knownName(plan),
 		ContainerImage:    proto.String(containerImage(plan, rec.Request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
-		ContainerConfig:   withoutValues(withoutIncluded(plan.GetConfig())),
+		ContainerConfig:   withoutValues(request.WithoutIncluded(plan.GetConfig())),
 		ContainerIncludes: rec.Request.GetContainerIncludes(),
 		Digests:           plan.GetDigests(),
 		Timestamp:         rpc.Optional(rec.Request.GetTimestamp()),

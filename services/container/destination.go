@@ -5,88 +5,65 @@ import (
 	"fmt"
 	"strings"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
-
-// destination is where a built image goes, and who may have it.
-type destination struct {
-	registry, repository string
-	// scope is "" for everybody.
-	scope string
-	// own says that it is the service's own repository.
-	own bool
-}
 
 // destination looks at every image that the recipe names
 // (gateway/contract/container-service.md#source-images). What is built from public
 // ones alone is shared; anything else belongs to its caller, and so does what is
 // pushed to a user's own repository. Packages of a channel that was read with a login
 // are not public either.
-func (s *Service) destination(ctx context.Context, r request, who caller.ID) (destination, error) {
+func (s *Service) destination(ctx context.Context, r request.Request, who caller.ID) (request.Destination, error) {
 	public, err := s.allPublic(ctx, who, r)
 	if err != nil {
-		return destination{}, err
+		return request.Destination{}, err
 	}
-	if r.raw.GetBuildRepository() != "" {
-		return r.givenDestination(who)
+	if r.Raw.GetBuildRepository() != "" {
+		return r.GivenDestination(who)
 	}
 	to := s.ownDestination()
-	if !public || r.isDirect() && r.foreseen.solved.GetPrivate() {
-		to = to.of(who)
+	if !public || r.IsDirect() && r.Foreseen.Solved.GetPrivate() {
+		to = to.Of(who)
 	}
 	return to, nil
 }
 
 // copyDestination is where a copy of an existing image goes. One in the service's own
 // repository is shared if everybody can read the image, and nothing is added to it.
-func (s *Service) copyDestination(ctx context.Context, r request, who caller.ID) (destination, error) {
-	if r.raw.GetBuildRepository() != "" {
-		return r.givenDestination(who)
+func (s *Service) copyDestination(ctx context.Context, r request.Request, who caller.ID) (request.Destination, error) {
+	if r.Raw.GetBuildRepository() != "" {
+		return r.GivenDestination(who)
 	}
 	to := s.ownDestination()
-	if s.deps.tokenIn(r.image) != "" {
-		return to.of(who), nil
+	if s.deps.tokenIn(r.Image) != "" {
+		return to.Of(who), nil
 	}
-	public, err := s.sources.isPublic(ctx, "containerImage", r.image)
-	if !public || r.addsToSif() {
-		to = to.of(who)
+	public, err := s.sources.isPublic(ctx, "containerImage", r.Image)
+	if !public || r.AddsToSif() {
+		to = to.Of(who)
 	}
 	return to, err
 }
 
-// givenDestination is the repository that the request names.
-func (r request) givenDestination(who caller.ID) (destination, error) {
-	registry, path, err := oci.ParseRepository(r.raw.GetBuildRepository())
-	return destination{registry: registry, repository: path, scope: scopeOf(who)}, err
-}
-
 // ownDestination is the service's own repository, for everybody.
-func (s *Service) ownDestination() destination {
-	return destination{registry: s.deps.Builds.Registry, repository: s.deps.Builds.Repository, own: true}
-}
-
-// of is the part of the service's own repository that is one caller's alone.
-func (d destination) of(who caller.ID) destination {
-	if d.own && d.scope == "" {
-		d.scope = scopeOf(who)
-		d.repository += "/" + d.scope
-	}
-	return d
+func (s *Service) ownDestination() request.Destination {
+	return request.Destination{Registry: s.deps.Builds.Registry, Repository: s.deps.Builds.Repository, Own: true}
 }
 
 // allPublic says whether everybody can read all images of a recipe; fault.Invalid
 // when there is one that the caller cannot read.
-func (s *Service) allPublic(ctx context.Context, who caller.ID, r request) (bool, error) {
+func (s *Service) allPublic(ctx context.Context, who caller.ID, r request.Request) (bool, error) {
 	all := true
-	for _, p := range r.recipe.parts {
-		for _, image := range p.images {
-			if scope, ok := r.given[image]; ok {
+	for _, p := range r.Recipe.Parts {
+		for _, image := range p.Images {
+			if scope, ok := r.Given[image]; ok {
 				all = all && scope == ""
 				continue
 			}
-			public, err := s.isPublic(ctx, who, r.recipe.field, image)
+			public, err := s.isPublic(ctx, who, r.Recipe.Field, image)
 			if err != nil {
 				return false, err
 			}

@@ -13,6 +13,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
@@ -34,8 +35,8 @@ func (s Settings) tokenIn(image oci.Reference) string {
 // request adds on top (gateway/contract/container-service.md#names-given-out). The token
 // in the name is the right to read it: with the login of whoever asked first, and for as
 // long as that name works.
-func (s *Service) givenPlan(ctx context.Context, r request, token string) (*containerv1.Plan, error) {
-	rec, err := s.given(ctx, "containerImage", r.image, token)
+func (s *Service) givenPlan(ctx context.Context, r request.Request, token string) (*containerv1.Plan, error) {
+	rec, err := s.given(ctx, "containerImage", r.Image, token)
 	if err != nil {
 		return nil, err
 	}
@@ -73,27 +74,27 @@ func (s *Service) given(ctx context.Context, field string, image oci.Reference, 
 	switch plan := rec.Plan; {
 	case plan.GetFrozen() || image.Repository != "wt/"+token+"/"+plan.GetName() || image.Identifier() != plan.GetReference():
 		return store.Record{}, fault.NotFound.Newf("%s: %s is not a name that was answered: give that as it is", field, image)
-	case plan.GetFormat() == formatSif:
+	case plan.GetFormat() == request.FormatSif:
 		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
 	}
 	return rec, nil
 }
 
 // addConfig puts what a request adds on top of what a plan has.
-func addConfig(plan *containerv1.Plan, r request) error {
-	plan.Config = onTop(plan.GetConfig(), r.added())
-	return checkCount("containerConfig.layers: with those of the image", plan.GetConfig().GetLayers())
+func addConfig(plan *containerv1.Plan, r request.Request) error {
+	plan.Config = onTop(plan.GetConfig(), r.Added())
+	return request.CheckCount("containerConfig.layers: with those of the image", plan.GetConfig().GetLayers())
 }
 
 // givenPlatform takes the platform that a request names. What was built is there for its
 // own platforms alone.
-func givenPlatform(r request, plan *containerv1.Plan) error {
-	want := platforms.Format(r.platform())
+func givenPlatform(r request.Request, plan *containerv1.Plan) error {
+	want := platforms.Format(r.Platform())
 	switch there := strings.Split(plan.GetPlatform(), ","); {
-	case r.raw.GetContainerPlatform() == "" || slices.Contains(there, want):
+	case r.Raw.GetContainerPlatform() == "" || slices.Contains(there, want):
 	case plan.GetBuildId() != "":
 		return fault.Invalid.Newf("containerPlatform: the image was built for %s, not for %s", plan.GetPlatform(), want)
-	case includes(plan.GetConfig()):
+	case request.Includes(plan.GetConfig()):
 		return fault.Invalid.Newf("containerPlatform: the image includes others for %s, not for %s", plan.GetPlatform(), want)
 	default:
 		plan.Platform = want

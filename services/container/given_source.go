@@ -14,6 +14,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/dockerfile"
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -25,8 +26,8 @@ import (
 
 // frozenGiven is the image that a given name stands for as it is now, with what the
 // request adds, for one platform: it must be there, and be the caller's to read.
-func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
-	rec, err := s.given(ctx, "containerImage", r.image, s.deps.tokenIn(r.image))
+func (s *Service) frozenGiven(ctx context.Context, r request.Request, who *platformv1.Identity) (*containerv1.Plan, error) {
+	rec, err := s.given(ctx, "containerImage", r.Image, s.deps.tokenIn(r.Image))
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 		return nil, notForCaller("containerImage", err)
 	}
 	if plan.GetBuildId() != "" && !plan.GetBuilt() {
-		return nil, fault.Invalid.Newf("containerImage: %s is still being built; freeze it when `slipway status` says that it is done", r.image)
+		return nil, fault.Invalid.Newf("containerImage: %s is still being built; freeze it when `slipway status` says that it is done", r.Image)
 	}
 	if err := s.rereadIncluded(ctx, "containerImage", plan.GetConfig().GetLayers(), who); err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 	if err := addConfig(plan, r); err != nil {
 		return nil, err
 	}
-	if plan.Platform, _, _ = strings.Cut(plan.GetPlatform(), ","); r.raw.GetContainerPlatform() != "" {
-		plan.Platform = platforms.Format(r.platform())
+	if plan.Platform, _, _ = strings.Cut(plan.GetPlatform(), ","); r.Raw.GetContainerPlatform() != "" {
+		plan.Platform = platforms.Format(r.Platform())
 	}
 	plan.Source.Reference = plan.GetDigests()[0]
 	plan.Expiration = s.expiration() // until when a worker may ask for layers
@@ -58,11 +59,11 @@ func (s *Service) frozenGiven(ctx context.Context, r request, who *platformv1.Id
 // withoutGiven is a request whose recipe names the images that given names stand for in
 // their place. One that has additions is nothing that a build can read: that stays, and
 // is refused with the recipe's other images.
-func (s *Service) withoutGiven(ctx context.Context, r request, who *platformv1.Identity) (request, error) {
-	if !isRecipe(r.raw) {
+func (s *Service) withoutGiven(ctx context.Context, r request.Request, who *platformv1.Identity) (request.Request, error) {
+	if !request.IsRecipe(r.Raw) {
 		return r, nil
 	}
-	raw := proto.CloneOf(r.raw)
+	raw := proto.CloneOf(r.Raw)
 	names := givenNames{Service: s, who: who, own: map[oci.Reference]string{}}
 	file, err := names.fileWithout(ctx, r)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) withoutGiven(ctx context.Context, r request, who *platformv1.I
 			}
 		}
 	}
-	r.raw, r.given = raw, names.own
+	r.Raw, r.Given = raw, names.own
 	return r, nil
 }
 
@@ -96,8 +97,8 @@ type givenNames struct {
 
 // fileWithout is the Dockerfile of a request without given names; "" where it is the
 // same. What cannot be read is said where it is read.
-func (g givenNames) fileWithout(ctx context.Context, r request) (string, error) {
-	text := decoded(r.raw.GetContainerFile())
+func (g givenNames) fileWithout(ctx context.Context, r request.Request) (string, error) {
+	text := request.Decoded(r.Raw.GetContainerFile())
 	if !strings.Contains(text, "/wt/") {
 		return "", nil
 	}
@@ -105,7 +106,7 @@ func (g givenNames) fileWithout(ctx context.Context, r request) (string, error) 
 	if err != nil {
 		return "", nil //nolint:nilerr // see above
 	}
-	for _, p := range r.platforms {
+	for _, p := range r.Platforms {
 		images, err := file.Images(p)
 		if err != nil {
 			return "", nil //nolint:nilerr // see above
@@ -173,18 +174,6 @@ func notForCaller(field string, err error) error {
 		return fault.Invalid.New(field+": "+e.Public, e)
 	}
 	return fault.In(field, err)
-}
-
-// givenAmong are those of a recipe's images that the request was given by their names, in
-// the service's own repository.
-func (r request) givenAmong(images []oci.Reference) []*containerv1.Source {
-	var out []*containerv1.Source
-	for _, image := range images {
-		if _, ok := r.given[image]; ok {
-			out = append(out, &containerv1.Source{Registry: image.Registry, Repository: image.Repository, Reference: image.Digest.String()})
-		}
-	}
-	return out
 }
 
 // errGiven says that a name that this service gave out is no base of anything built.

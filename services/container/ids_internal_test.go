@@ -4,11 +4,14 @@ import (
 	"encoding/base64"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/conda"
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 )
 
@@ -70,7 +73,7 @@ func TestIDsStay(t *testing.T) {
 		})
 	}
 	for who, want := range map[caller.ID]string{{}: "a04e76e2f97b20d1", {Endpoint: "https://p.example", UserID: 7, WorkspaceID: 9}: "e41165f71ecee847"} {
-		if got := scopeOf(who); got != want {
+		if got := request.ScopeOf(who); got != want {
 			t.Errorf("the scope of %v is %q, want %q", who, got, want)
 		}
 	}
@@ -79,14 +82,59 @@ func TestIDsStay(t *testing.T) {
 // requestOf is what the build room is asked for.
 func requestOf(t *testing.T, r *containerv1.ContainerRequest) *buildv1.SubmitBuildRequest {
 	t.Helper()
-	c, err := readAll(r, false)
+	c, err := request.Read(r, func(string, string) bool { return false })
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := destination{registry: "r.example", repository: "builds", scope: "scope"}
+	if err := c.ReadContent(false, conda.Images{}); err != nil {
+		t.Fatal(err)
+	}
+	to := request.Destination{Registry: "r.example", Repository: "builds", Scope: "scope"}
 	req, err := (&Service{}).buildRequest(t.Context(), c, nil, to, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return req
+}
+
+// TestCompressionDecidesTheImage: each has an id of its own, however it is written, and
+// what is usual has the id of no compression.
+func TestCompressionDecidesTheImage(t *testing.T) {
+	t.Parallel()
+	id := func(change func(*containerv1.ContainerRequest), compression string) (string, *buildv1.Recipe) {
+		r := &containerv1.ContainerRequest{}
+		if err := protojson.Unmarshal([]byte(`{"buildCompression": `+compression+`}`), r); err != nil {
+			t.Fatal(err)
+		}
+		r.ContainerFile = b64("FROM alpine\n")
+		change(r)
+		got := requestOf(t, r)
+		return got.GetContentId(), got.GetRecipe()
+	}
+	for name, change := range map[string]func(*containerv1.ContainerRequest){
+		"an image": func(*containerv1.ContainerRequest) {},
+		"two":      func(r *containerv1.ContainerRequest) { r.ContainerPlatform = "amd64,arm64" },
+		"a file":   func(r *containerv1.ContainerRequest) { r.Format = "sif" },
+	} {
+		seen := map[string]string{}
+		for _, same := range [][]string{
+			{`{}`, `{"mode": "gzip"}`, `{"force": false}`, `null`},
+			{`{"level": 6}`, `{"mode": "gzip", "level": 6}`}, {`{"mode": "gzip", "level": 0}`}, {`{"force": true}`},
+			{`{"mode": "zstd"}`}, {`{"mode": "zstd", "level": 18}`}, {`{"mode": "zstd", "level": 19}`}, {`{"mode": "zstd", "force": true}`},
+			{`{"mode": "estargz"}`, `{"mode": "estargz", "force": true}`},
+		} {
+			want, recipe := id(change, same[0])
+			if other, ok := seen[want]; ok {
+				t.Errorf("%s: %s is the same as %s", name, same[0], other)
+			}
+			if seen[want] = same[0]; (recipe.GetCompression() == nil) != (same[0] == "{}") {
+				t.Errorf("%s: the recipe for %s says %v", name, same[0], recipe.GetCompression())
+			}
+			for _, text := range same[1:] {
+				if got, _ := id(change, text); got != want {
+					t.Errorf("%s: %s is not the same as %s", name, text, same[0])
+				}
+			}
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -41,7 +42,7 @@ type inclusion struct {
 
 // inclusion looks an image up with the caller's login at its repository, or with the token
 // in its name.
-func (s *Service) inclusion(ctx context.Context, r request, who *platformv1.Identity, field string, image oci.Reference) (inclusion, error) {
+func (s *Service) inclusion(ctx context.Context, r request.Request, who *platformv1.Identity, field string, image oci.Reference) (inclusion, error) {
 	if token := s.deps.tokenIn(image); token != "" {
 		return s.givenInclusion(ctx, r, who, inclusion{field: field, image: image}, token)
 	}
@@ -59,7 +60,7 @@ func at(image oci.Reference, d digest.Digest) oci.Reference {
 
 // givenInclusion is what a name stands for that this service gave out. In an image that
 // outlives the name it is there for who may read all of it without.
-func (s *Service) givenInclusion(ctx context.Context, r request, who *platformv1.Identity, in inclusion, token string) (inclusion, error) {
+func (s *Service) givenInclusion(ctx context.Context, r request.Request, who *platformv1.Identity, in inclusion, token string) (inclusion, error) {
 	rec, err := s.given(ctx, in.field, in.image, token)
 	if err != nil {
 		return in, err
@@ -67,10 +68,10 @@ func (s *Service) givenInclusion(ctx context.Context, r request, who *platformv1
 	plan := rec.Plan
 	in.identity, in.buildID, in.until = plan.GetIdentity(), plan.GetBuildId(), rec.Expires
 	in.above, in.platforms = plan.GetConfig().GetLayers(), plan.GetPlatform()
-	if !includes(plan.GetConfig()) {
+	if !request.Includes(plan.GetConfig()) {
 		in.platforms = ""
 	}
-	if r.makes() {
+	if r.Makes() {
 		in.identity, in.until = who, time.Time{}
 		if err := s.rereadIncluded(ctx, in.field, in.above, who); err != nil {
 			return in, err
@@ -78,7 +79,7 @@ func (s *Service) givenInclusion(ctx context.Context, r request, who *platformv1
 	}
 	if in.buildID != "" {
 		b, err := s.locate(ctx, in.buildID)
-		if err == nil && r.makes() {
+		if err == nil && r.Makes() {
 			err = mayHave(b, who)
 		}
 		if err != nil {

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
-
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
@@ -103,31 +102,10 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 	})
 }
 
-func FuzzRequest(f *testing.F) {
-	f.Add(`{"containerImage":"ubuntu"}`)
-	f.Add(`{"containerFile":"RlJPTQ==","format":"sif","containerPlatform":"amd64,arm64"}`)
-	f.Add(`{"packages":{"type":"CONDA","entries":["bwa"]},"timestamp":"2026-01-31T12:00Z"}`)
-	f.Add(`{"containerImage":"x","containerConfig":{"layers":[{"location":"data:AA==","gzipDigest":"sha256:1"}]}}`)
-	f.Fuzz(func(t *testing.T, body string) {
-		r := &containerv1.ContainerRequest{}
-		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(body), r) != nil {
-			return
-		}
-		c, err := readAll(r, false)
-		e, ok := fault.As(err)
-		if err != nil && (!ok || e.Kind != fault.Invalid || e.Public == "") {
-			t.Errorf("%s: a refusal is a fault for the caller, not %v", body, err)
-		}
-		if err == nil && !isRecipe(r) && c.image.Registry == "" {
-			t.Errorf("%s: accepted without an image", body)
-		}
-	})
-}
-
 func FuzzDataLayer(f *testing.F) {
 	f.Add("AAAA", int64(3))
 	f.Fuzz(func(t *testing.T, content string, size int64) {
 		u := &unpacking{turns: make(chan struct{}, 1), left: 1 << 20}
-		_, _ = u.decodeData(t.Context(), "layer", &containerv1.Layer{Location: dataPrefix + content, GzipSize: &size})
+		_, _ = u.decodeData(t.Context(), "layer", &containerv1.Layer{Location: request.DataPrefix + content, GzipSize: &size})
 	})
 }

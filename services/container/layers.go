@@ -11,15 +11,15 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/oci"
 )
 
 // decodeData reads the content of a `data:` layer and holds it against what the
 // request says of it. fault.Invalid, naming the field, where they differ.
 func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
-	raw, err := decodeBase64(strings.TrimPrefix(l.GetLocation(), dataPrefix))
+	raw, err := request.Decode(strings.TrimPrefix(l.GetLocation(), request.DataPrefix))
 	if err != nil {
 		return nil, fault.Invalid.New(field+".location: what follows data: must be base64", err)
 	}
@@ -55,7 +55,7 @@ type contents struct {
 // checkLayers checks layers, the build context and a lock
 // (gateway/contract/container-service.md#layers). What was uncompressed for it counts,
 // whether or not it was right.
-func (s *Service) checkLayers(ctx context.Context, r request, who *platformv1.Identity) (contents, error) {
+func (s *Service) checkLayers(ctx context.Context, r request.Request, who *platformv1.Identity) (contents, error) {
 	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}
 	out, err := s.readLayers(ctx, u, r)
 	out.who = who
@@ -65,14 +65,14 @@ func (s *Service) checkLayers(ctx context.Context, r request, who *platformv1.Id
 	return out, err
 }
 
-func (s *Service) readLayers(ctx context.Context, u *unpacking, r request) (contents, error) {
+func (s *Service) readLayers(ctx context.Context, u *unpacking, r request.Request) (contents, error) {
 	out := contents{layers: map[string][]byte{}}
 	// Layers at addresses have this long in all.
 	fetching, cancel := context.WithTimeout(ctx, limits.LayerFetchTime)
 	defer cancel()
-	for i, l := range r.raw.GetContainerConfig().GetLayers() {
+	for i, l := range r.Raw.GetContainerConfig().GetLayers() {
 		field := fmt.Sprintf("containerConfig.layers[%d]", i)
-		if !strings.HasPrefix(l.GetLocation(), dataPrefix) {
+		if !strings.HasPrefix(l.GetLocation(), request.DataPrefix) {
 			if err := s.links.verify(ctx, fetching, u, field, l); err != nil {
 				return out, err
 			}
@@ -84,14 +84,14 @@ func (s *Service) readLayers(ctx context.Context, u *unpacking, r request) (cont
 		}
 		out.layers[l.GetGzipDigest()] = raw
 	}
-	if r.recipe != nil && r.recipe.lockURL != "" {
-		if err := s.links.check(ctx, "packages.entries[0]", r.recipe.lockURL); err != nil {
+	if r.Recipe != nil && r.Recipe.LockURL != "" {
+		if err := s.links.check(ctx, "packages.entries[0]", r.Recipe.LockURL); err != nil {
 			return out, err
 		}
 	}
 	var err error
-	switch l := r.raw.GetBuildContext(); {
-	case strings.HasPrefix(l.GetLocation(), dataPrefix):
+	switch l := r.Raw.GetBuildContext(); {
+	case strings.HasPrefix(l.GetLocation(), request.DataPrefix):
 		out.context, err = u.decodeData(ctx, "buildContext", l)
 	case l.GetLocation() != "": // the build verifies it
 		err = s.links.check(ctx, "buildContext.location", l.GetLocation())
@@ -120,29 +120,4 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 		}
 	}
 	return nil
-}
-
-// withoutContents is the configuration without the contents: what is kept with a request.
-// nil when there is nothing in it.
-func withoutContents(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
-	if c == nil || oci.AdditionOf(c).IsZero() {
-		return nil
-	}
-	out := &containerv1.ContainerConfig{
-		Entrypoint: c.GetEntrypoint(), Cmd: c.GetCmd(), Env: c.GetEnv(), WorkingDir: c.GetWorkingDir(),
-	}
-	for _, l := range c.GetLayers() {
-		out.Layers = append(out.Layers, layerWithoutContent(l))
-	}
-	return out
-}
-
-func layerWithoutContent(l *containerv1.Layer) *containerv1.Layer {
-	location := l.GetLocation()
-	if strings.HasPrefix(location, dataPrefix) {
-		location = dataPrefix
-	}
-	return &containerv1.Layer{
-		Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
-	}
 }

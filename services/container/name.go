@@ -12,6 +12,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
@@ -149,8 +150,8 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 		Name:   t.GetRepository(), Reference: t.GetTag(), Platform: b.GetPlatform(), Identity: who,
 		BuildId: id, Built: b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, Frozen: b.GetFrozen(),
 	}
-	if b.GetFormat() == formatSif {
-		plan.Format = formatSif
+	if b.GetFormat() == request.FormatSif {
+		plan.Format = request.FormatSif
 	}
 	return plan, s.stillThere(ctx, plan)
 }
@@ -172,7 +173,7 @@ func (s *Service) locate(ctx context.Context, id string) (*buildv1.LocateBuildRe
 
 // mayHave says whether the image of a build is for somebody.
 func mayHave(b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
-	if b.GetScope() == "" || b.GetScope() == scopeOf(caller.Of(who)) {
+	if b.GetScope() == "" || b.GetScope() == request.ScopeOf(caller.Of(who)) {
 		return nil
 	}
 	return fault.Denied.Newf("The image of this build is for those alone who may read what it was built from, or push to its repository: " +
@@ -201,7 +202,7 @@ func (s *Service) stillThere(ctx context.Context, plan *containerv1.Plan) error 
 // extendLayers keeps the layers of a plan for as long as its name works.
 func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) error {
 	for _, l := range plan.GetConfig().GetLayers() {
-		if l.GetLocation() != dataPrefix {
+		if l.GetLocation() != request.DataPrefix {
 			continue
 		}
 		there, err := s.store.ExtendLayer(ctx, l.GetGzipDigest(), plan.GetExpiration().AsTime())

@@ -13,6 +13,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -20,26 +21,26 @@ import (
 )
 
 // imagePlan looks the image up and says what the registry will serve.
-func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Identity) (*containerv1.Plan, error) {
-	if token := s.deps.tokenIn(r.image); token != "" {
+func (s *Service) imagePlan(ctx context.Context, r request.Request, who *platformv1.Identity) (*containerv1.Plan, error) {
+	if token := s.deps.tokenIn(r.Image); token != "" {
 		return s.givenPlan(ctx, r, token)
 	}
-	if s.deps.owns(r.image.Registry, r.image.Repository) {
-		return nil, errImageNotFound("containerImage", r.image, nil)
+	if s.deps.owns(r.Image.Registry, r.Image.Repository) {
+		return nil, errImageNotFound("containerImage", r.Image, nil)
 	}
-	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.image)
+	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.Image)
 	if err != nil {
 		return nil, err
 	}
 	plan := &containerv1.Plan{
 		Token: tokens.New(),
 		Source: &containerv1.Source{
-			Registry: r.image.Registry, Repository: r.image.Repository, Reference: r.image.Identifier(),
+			Registry: r.Image.Registry, Repository: r.Image.Repository, Reference: r.Image.Identifier(),
 		},
-		Name:       r.image.Repository,
-		Reference:  r.image.Identifier(),
-		Platform:   platforms.Format(r.platform()),
-		Config:     r.added(),
+		Name:       r.Image.Repository,
+		Reference:  r.Image.Identifier(),
+		Platform:   platforms.Format(r.Platform()),
+		Config:     r.Added(),
 		Identity:   who,
 		Expiration: s.expirationOf(r),
 		Digests:    []string{resolved.String()},
@@ -47,13 +48,13 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 	if n := s.excess(plan); n > 0 {
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
-	if plan.GetConfig() == nil || r.image.Digest == "" && len(r.includes) == 0 {
+	if plan.GetConfig() == nil || r.Image.Digest == "" && len(r.Includes) == 0 {
 		return plan, nil
 	}
-	now := r.image // what is too much for one image is said before anybody pulls it
+	now := r.Image // what is too much for one image is said before anybody pulls it
 	now.Digest = resolved
-	d, err := s.sources.augmentedDigest(ctx, now, access, oci.AdditionOf(plan.GetConfig()), r.platform())
-	if r.image.Digest != "" {
+	d, err := s.sources.augmentedDigest(ctx, now, access, oci.AdditionOf(plan.GetConfig()), r.Platform())
+	if r.Image.Digest != "" {
 		plan.Reference = d.String()
 	}
 	return plan, err
@@ -61,7 +62,7 @@ func (s *Service) imagePlan(ctx context.Context, r request, who *platformv1.Iden
 
 // buildPlan says what the registry will serve. What a frozen image or a Singularity
 // image holds already is not added again.
-func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
+func (s *Service) buildPlan(r request.Request, who *platformv1.Identity, t *buildv1.Target) *containerv1.Plan {
 	plan := &containerv1.Plan{
 		Token: tokens.New(),
 		Source: &containerv1.Source{
@@ -69,16 +70,16 @@ func (s *Service) buildPlan(r request, who *platformv1.Identity, t *buildv1.Targ
 		},
 		Name:       t.GetRepository(),
 		Reference:  t.GetTag(),
-		Platform:   oci.Platforms(r.platforms),
+		Platform:   oci.Platforms(r.Platforms),
 		Identity:   who,
 		Expiration: s.expirationOf(r),
-		Frozen:     r.raw.GetFreeze(),
+		Frozen:     r.Raw.GetFreeze(),
 	}
-	if r.isSif() {
-		plan.Format = formatSif
+	if r.IsSif() {
+		plan.Format = request.FormatSif
 	}
-	if !plan.Frozen && !r.isSif() {
-		plan.Config = r.added()
+	if !plan.Frozen && !r.IsSif() {
+		plan.Config = r.Added()
 	}
 	return plan
 }
@@ -90,9 +91,9 @@ func (s *Service) expiration() *timestamppb.Timestamp {
 
 // expirationOf is when a name stops working that a request is given now: no later than
 // the names that it includes.
-func (s *Service) expirationOf(r request) *timestamppb.Timestamp {
+func (s *Service) expirationOf(r request.Request) *timestamppb.Timestamp {
 	until := s.expiration()
-	if end := r.included.until; !end.IsZero() && end.Before(until.AsTime()) {
+	if end := r.Included.Until; !end.IsZero() && end.Before(until.AsTime()) {
 		return timestamppb.New(end)
 	}
 	return until
@@ -121,7 +122,7 @@ func (s *Service) knownName(p *containerv1.Plan) *string {
 
 // scheme begins the name of what only Singularity can pull; "" for an image.
 func scheme(p *containerv1.Plan) string {
-	if p.GetFormat() == formatSif {
+	if p.GetFormat() == request.FormatSif {
 		return "oras://"
 	}
 	return ""

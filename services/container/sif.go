@@ -15,6 +15,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
@@ -70,7 +71,7 @@ func (s *Service) sifName(p *containerv1.Plan) string {
 	name := path.Base(src.GetRepository()) + "-"
 	if s.deps.owns(src.GetRegistry(), src.GetRepository()) {
 		in := strings.TrimPrefix(src.GetRepository()+"/", s.deps.Builds.Repository+"/")
-		in = strings.TrimPrefix(in, scopeOf(caller.Of(p.GetIdentity()))+"/")
+		in = strings.TrimPrefix(in, request.ScopeOf(caller.Of(p.GetIdentity()))+"/")
 		name = strings.ReplaceAll(in, "/", "-") // that it is ours says nothing of what is in it
 	}
 	return name + src.GetReference() + ".sif"
@@ -78,7 +79,7 @@ func (s *Service) sifName(p *containerv1.Plan) string {
 
 // madeSif returns the digest of the manifest that the request's build has pushed.
 func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, error) {
-	if plan.GetFormat() != formatSif {
+	if plan.GetFormat() != request.FormatSif {
 		return "", fault.NotFound.Newf("This request made no Singularity image: its format is not sif")
 	}
 	if s.deps.Build == nil {

@@ -15,6 +15,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -64,12 +65,12 @@ func solvedFor(names ...string) *condav1.SolvePackagesResponse {
 func TestALockTravelsWithItsBuild(t *testing.T) {
 	t.Parallel()
 	amd, arm := ocispec.Platform{OS: "linux", Architecture: "amd64"}, ocispec.Platform{OS: "linux", Architecture: "arm64"}
-	r := request{
-		raw: &containerv1.ContainerRequest{}, platforms: []ocispec.Platform{amd, arm},
-		recipe: &recipe{containerFile: "FROM scratch", parts: []part{{platform: amd}, {platform: arm}}},
+	r := request.Request{
+		Raw: &containerv1.ContainerRequest{}, Platforms: []ocispec.Platform{amd, arm},
+		Recipe: &request.Recipe{ContainerFile: "FROM scratch", Parts: []request.Part{{Platform: amd}, {Platform: arm}}},
 	}
 	s := &Service{}
-	to := destination{registry: "q.example", repository: "r", own: true}
+	to := request.Destination{Registry: "q.example", Repository: "r", Own: true}
 	ask := func() *buildv1.SubmitBuildRequest {
 		b, err := s.buildRequest(t.Context(), r, nil, to, nil)
 		if err != nil {
@@ -78,7 +79,7 @@ func TestALockTravelsWithItsBuild(t *testing.T) {
 		return b
 	}
 	plain := ask()
-	r.foreseen = foreseenIn(solvedFor("linux/amd64", "linux/arm64"), nil)
+	r.Foreseen = request.Foresee(solvedFor("linux/amd64", "linux/arm64"), nil)
 	got := ask()
 	if got.GetContentDigest() != plain.GetContentDigest() || got.GetLock() != nil || got.GetPreface() != "" {
 		t.Errorf("the index is %v", got)
@@ -106,9 +107,9 @@ func TestWithoutALockTheLogSaysWhy(t *testing.T) {
 		Conflict: &condav1.Conflict{Reasons: []*condav1.Reason{{Kind: proto.String("machine")}}},
 	}}
 	for want, in := range map[string]*condav1.SolvePackagesResponse{"a login": private, "too large": large, "the machine": machine} {
-		f := foreseenIn(in, nil)
-		lock, preface := f.of(ocispec.Platform{OS: "linux", Architecture: "amd64"}, false)
-		if lock != nil || f.conflict != nil || !strings.Contains(preface, want) {
+		f := request.Foresee(in, nil)
+		lock, preface := f.Of(ocispec.Platform{OS: "linux", Architecture: "amd64"}, false)
+		if lock != nil || f.Conflict != nil || !strings.Contains(preface, want) {
 			t.Errorf("%s: %v, %q", want, lock, preface)
 		}
 	}
@@ -137,8 +138,8 @@ func TestTheLogSaysThatNothingWasSolved(t *testing.T) {
 	} {
 		s := &Service{deps: Deps{Conda: unanswering{err: err}, Log: slog.New(slog.DiscardHandler)}}
 		s.deps.CondaSolveWait = time.Millisecond
-		f := s.foresee(t.Context(), request{raw: &containerv1.ContainerRequest{Refresh: true}, recipe: &recipe{packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
-		if f.solved != nil || f.conflict != nil || !strings.Contains(f.unknown, want) || strings.Contains(f.unknown, "secret") {
+		f := s.foresee(t.Context(), request.Request{Raw: &containerv1.ContainerRequest{Refresh: true}, Recipe: &request.Recipe{Packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
+		if f.Solved != nil || f.Conflict != nil || !strings.Contains(f.Unknown, want) || strings.Contains(f.Unknown, "secret") {
 			t.Errorf("%v: %+v", err, f)
 		}
 	}

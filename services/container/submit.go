@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,6 +11,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -81,18 +81,18 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 	if raw == nil {
 		raw = &containerv1.ContainerRequest{}
 	}
-	r, err := readRequest(raw, s.deps.owns)
+	r, err := request.Read(raw, s.deps.owns)
 	if err != nil {
 		return submission{}, err
 	}
-	who, err := s.identify(ctx, r.claim)
+	who, err := s.identify(ctx, r.Claim)
 	if err != nil {
 		return submission{}, err
 	}
 	if r, err = s.withoutGiven(ctx, r, who); err != nil {
 		return submission{}, err
 	}
-	if err := r.readContent(deprecated, s.deps.CondaImages); err != nil {
+	if err := r.ReadContent(deprecated, s.deps.CondaImages); err != nil {
 		return submission{}, err
 	}
 	data, err := s.checkLayers(ctx, r, who)
@@ -106,9 +106,9 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 		return submission{}, err
 	}
 	switch {
-	case r.recipe != nil:
+	case r.Recipe != nil:
 		return s.submitRecipe(ctx, r, who, data)
-	case r.raw.GetFreeze(), r.isSif():
+	case r.Raw.GetFreeze(), r.IsSif():
 		return s.submitCopy(ctx, r, who, data)
 	}
 	return s.submitImage(ctx, r, who, data)
@@ -124,7 +124,7 @@ func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1
 }
 
 // submitImage serves an existing image, which takes no build.
-func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+func (s *Service) submitImage(ctx context.Context, r request.Request, who *platformv1.Identity, data contents) (submission, error) {
 	plan, err := s.imagePlan(ctx, r, who)
 	if err != nil {
 		return submission{}, err
@@ -132,9 +132,9 @@ func (s *Service) submitImage(ctx context.Context, r request, who *platformv1.Id
 	if err := s.keepLayers(ctx, data, plan.GetExpiration().AsTime()); err != nil {
 		return submission{}, err
 	}
-	out := submission{plan: plan, request: r.raw}
-	if s.deps.tokenIn(r.image) != "" {
-		out.request = withoutName(r.raw)
+	out := submission{plan: plan, request: r.Raw}
+	if s.deps.tokenIn(r.Image) != "" {
+		out.request = withoutName(r.Raw)
 		out.request.WorkflowId = "" // no run makes it live longer than the name that it was made from
 	}
 	if plan.GetBuildId() != "" {
@@ -153,42 +153,33 @@ func withoutName(r *containerv1.ContainerRequest) *containerv1.ContainerRequest 
 
 // submitRecipe has the image made, unless it is there or under way, or cannot be: of its
 // Conda packages alone where they are known, and else in steps.
-func (s *Service) submitRecipe(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+func (s *Service) submitRecipe(ctx context.Context, r request.Request, who *platformv1.Identity, data contents) (submission, error) {
 	patience := s.deps.CondaSolveWait
-	if r.raw.GetRefresh() { // without an answer there is nothing new
+	if r.Raw.GetRefresh() { // without an answer there is nothing new
 		patience = max(patience, limits.CondaPatience)
 	}
-	r.foreseen = s.foresee(ctx, r, who, patience)
+	r.Foreseen = s.foresee(ctx, r, who, patience)
 	out, err := s.submitDirect(ctx, r, who, data)
 	if !errors.Is(err, errSteps) {
 		return out, err
 	}
-	if r.raw.GetRefresh() {
-		return out, r.foreseen.notSolved("refresh: the packages of this request are not solved by this service, but by the build; leave it out")
+	if r.Raw.GetRefresh() {
+		return out, r.Foreseen.NotSolved("refresh: the packages of this request are not solved by this service, but by the build; leave it out")
 	}
 	out, err = s.submitMade(ctx, r, who, data)
-	if !errors.Is(err, fault.Unsupported) || !r.canBeDirect() || r.recipe.steps != "" || !r.foreseen.late {
-		return out, r.foreseen.before(r.withoutSteps(err))
+	if !errors.Is(err, fault.Unsupported) || !r.CanBeDirect() || r.Recipe.Steps != "" || !r.Foreseen.Late {
+		return out, r.Foreseen.Before(r.WithoutSteps(err))
 	}
 	// Nobody builds in steps here, and the packages need none: it is worth waiting for
 	// a channel that is read for the first time.
-	r.foreseen = s.foresee(ctx, r, who, limits.CondaPatience)
-	if r.foreseen.late {
-		return out, r.foreseen.notSolved("")
+	r.Foreseen = s.foresee(ctx, r, who, limits.CondaPatience)
+	if r.Foreseen.Late {
+		return out, r.Foreseen.NotSolved("")
 	}
 	if direct, late := s.submitDirect(ctx, r, who, data); !errors.Is(late, errSteps) {
 		return direct, late
 	}
-	return out, r.foreseen.before(err)
-}
-
-// notSolved is the answer to what needs a solution; otherwise is for where there will be
-// none.
-func (f foreseen) notSolved(otherwise string) error {
-	if f.late {
-		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
-	}
-	return f.before(fault.Unsupported.Newf("%s", otherwise))
+	return out, r.Foreseen.Before(err)
 }
 
 // errSteps says that an image cannot be made of Conda packages alone.
@@ -196,40 +187,40 @@ var errSteps = errors.New("it is made in steps")
 
 // submitDirect has the image put together of its packages; errSteps where it is not
 // known which those are, where they are not all, or where no worker can do that.
-func (s *Service) submitDirect(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	if !r.canBeDirect() || !r.foreseen.isFor(r.platforms) {
+func (s *Service) submitDirect(ctx context.Context, r request.Request, who *platformv1.Identity, data contents) (submission, error) {
+	if !r.CanBeDirect() || !r.Foreseen.IsFor(r.Platforms) {
 		return submission{}, errSteps
 	}
-	base := r.foreseen.base
-	if _, ok := r.given[r.recipe.base]; ok {
-		base = r.recipe.base.Digest
+	base := r.Foreseen.Base
+	if _, ok := r.Given[r.Recipe.Base]; ok {
+		base = r.Recipe.Base.Digest
 	}
-	if base == "" && s.deps.owns(r.recipe.base.Registry, r.recipe.base.Repository) {
-		return submission{}, errImageNotFound(r.recipe.field, r.recipe.base, nil)
+	if base == "" && s.deps.owns(r.Recipe.Base.Registry, r.Recipe.Base.Repository) {
+		return submission{}, errImageNotFound(r.Recipe.Field, r.Recipe.Base, nil)
 	}
 	if base == "" {
 		var err error
-		if base, _, err = s.sources.resolve(ctx, caller.Of(who), r.recipe.field, r.recipe.base); err != nil {
+		if base, _, err = s.sources.resolve(ctx, caller.Of(who), r.Recipe.Field, r.Recipe.Base); err != nil {
 			return submission{}, err
 		}
 	}
-	r = r.directly(base)
+	r = r.Directly(base)
 	out, err := s.submitMade(ctx, r, who, data)
-	if errors.Is(err, fault.Unsupported) && r.recipe.steps != "" && s.putsPackages(ctx) {
-		return out, r.withoutSteps(err) // who would install them in steps is missing, too
+	if errors.Is(err, fault.Unsupported) && r.Recipe.Steps != "" && s.putsPackages(ctx) {
+		return out, r.WithoutSteps(err) // who would install them in steps is missing, too
 	}
 	if errors.Is(err, fault.Unsupported) {
 		return out, errSteps
 	}
-	if err == nil && r.foreseen.base == "" && !r.raw.GetDryRun() {
+	if err == nil && r.Foreseen.Base == "" && !r.Raw.GetDryRun() {
 		err = s.remember(ctx, r, who)
 	}
 	return out, err
 }
 
 // submitMade has the image made in the one way that the request says.
-func (s *Service) submitMade(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
-	conflict := r.foreseen.conflict
+func (s *Service) submitMade(ctx context.Context, r request.Request, who *platformv1.Identity, data contents) (submission, error) {
+	conflict := r.Foreseen.Conflict
 	to, err := s.destination(ctx, r, caller.Of(who))
 	if conflict != nil && err != nil {
 		return submission{}, conflict
@@ -249,19 +240,19 @@ func (s *Service) submitMade(ctx context.Context, r request, who *platformv1.Ide
 
 // submitCopy has an existing image copied to a repository of its caller's, with what
 // the request adds, or a Singularity image made of it.
-func (s *Service) submitCopy(ctx context.Context, r request, who *platformv1.Identity, data contents) (submission, error) {
+func (s *Service) submitCopy(ctx context.Context, r request.Request, who *platformv1.Identity, data contents) (submission, error) {
 	b, err := s.copyRequest(ctx, r, who)
 	if err != nil {
 		return submission{}, err
 	}
-	if s.deps.tokenIn(r.image) != "" {
-		r.raw = withoutName(r.raw)
+	if s.deps.tokenIn(r.Image) != "" {
+		r.Raw = withoutName(r.Raw)
 	}
 	return s.submitBuild(ctx, r, who, b, data)
 }
 
 // submitBuild has the build room make an image, and gives it a name.
-func (s *Service) submitBuild(ctx context.Context, r request, who *platformv1.Identity, b *buildv1.SubmitBuildRequest, data contents) (submission, error) {
+func (s *Service) submitBuild(ctx context.Context, r request.Request, who *platformv1.Identity, b *buildv1.SubmitBuildRequest, data contents) (submission, error) {
 	plan := s.buildPlan(r, who, b.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return submission{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
@@ -278,11 +269,11 @@ func (s *Service) submitBuild(ctx context.Context, r request, who *platformv1.Id
 	if b.GetDryRun() {
 		resp.BuildId = b.GetContentId() + "_0"
 	}
-	out := submission{plan: plan, build: resp, request: r.raw}
+	out := submission{plan: plan, build: resp, request: r.Raw}
 	if strings.HasSuffix(plan.GetBuildId(), "_0") {
 		return out, nil // a dry run of what nobody builds: there is nothing to pull
 	}
-	return out, s.keep(ctx, r.raw, plan)
+	return out, s.keep(ctx, r.Raw, plan)
 }
 
 // keep writes the request to SQL, then the plan to Redis.

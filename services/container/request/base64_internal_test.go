@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"encoding/base64"
@@ -15,12 +15,12 @@ func TestDecodeBase64(t *testing.T) {
 		"for addresses, not padded": base64.RawURLEncoding.EncodeToString([]byte(text)),
 		"in lines":                  std[:8] + "\n" + std[8:16] + "\r\n\t " + std[16:] + "\n",
 	} {
-		if got, err := decodeBase64(in); err != nil || string(got) != text {
+		if got, err := Decode(in); err != nil || string(got) != text {
 			t.Errorf("%s: %q is read as %q, %v", name, in, got, err)
 		}
 	}
 	for _, in := range []string{"a", "ab=c", "ab*d", "=ab", "{}", "é"} {
-		if got, err := decodeBase64(in); err == nil {
+		if got, err := Decode(in); err == nil {
 			t.Errorf("%q is read as %q", in, got)
 		}
 	}
@@ -33,9 +33,9 @@ func FuzzDecodeBase64(f *testing.F) {
 		if strings.Trim(blank, " \t\r\n") == "" {
 			in = in[:len(in)/2] + blank + in[len(in)/2:]
 		}
-		if got, err := decodeBase64(in); err != nil || string(got) != string(raw) {
+		if got, err := Decode(in); err != nil || string(got) != string(raw) {
 			t.Errorf("%q is read as %q, %v", in, got, err)
 		}
-		_, _ = decodeBase64(blank)
+		_, _ = Decode(blank)
 	})
 }

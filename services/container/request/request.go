@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"strings"
@@ -13,86 +13,86 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// request is a container request that keeps the rules which need nobody else to say
+// Request is a container request that keeps the rules which need nobody else to say
 // whether it does.
-type request struct {
-	raw       *containerv1.ContainerRequest
-	claim     caller.Claim
-	image     oci.Reference // zero for a recipe
-	includes  []oci.Reference
-	platforms []ocispec.Platform // one; two for some recipes
-	// recipe is nil for an image, and until readContent.
-	recipe *recipe
-	// foreseen is what its Conda packages stand for; the zero value is not known.
-	foreseen foreseen
-	// included is what its includes stand for; the zero value is nothing.
-	included inclusions
-	// given are the images of the service's own repository that the recipe may read, by
+type Request struct {
+	Raw       *containerv1.ContainerRequest
+	Claim     caller.Claim
+	Image     oci.Reference // zero for a recipe
+	Includes  []oci.Reference
+	Platforms []ocispec.Platform // one; two for some recipes
+	// Recipe is nil for an image, and until readContent.
+	Recipe *Recipe
+	// Foreseen is what its Conda packages stand for; the zero value is not known.
+	Foreseen Foreseen
+	// Included is what its includes stand for; the zero value is nothing.
+	Included inclusions
+	// Given are the images of the service's own repository that the recipe may read, by
 	// digest, with the scope of each ("" is everybody's); nil for none.
-	given map[oci.Reference]string
+	Given map[oci.Reference]string
 }
 
-// readRequest checks what is checked before the caller is asked for, in the order of
+// Read checks what is checked before the caller is asked for, in the order of
 // gateway/contract/container-service.md; the first rule that fails is the error.
-func readRequest(raw *containerv1.ContainerRequest, owns func(registry, repository string) bool) (request, error) {
-	r := request{raw: raw}
+func Read(raw *containerv1.ContainerRequest, owns func(registry, repository string) bool) (Request, error) {
+	r := Request{Raw: raw}
 	var err error
-	if r.claim, err = caller.ReadClaim(raw); err != nil {
+	if r.Claim, err = caller.ReadClaim(raw); err != nil {
 		return r, err
 	}
-	if r.platforms, err = checkValues(raw); err != nil {
+	if r.Platforms, err = checkValues(raw); err != nil {
 		return r, err
 	}
 	if err := checkSizes(raw); err != nil {
 		return r, err
 	}
-	if r.image, err = checkNames(raw, owns); err != nil {
+	if r.Image, err = checkNames(raw, owns); err != nil {
 		return r, err
 	}
-	r.includes, err = checkIncludes(raw)
+	r.Includes, err = checkIncludes(raw)
 	return r, err
 }
 
-// readContent checks what is checked once the caller is known, and reads the recipe.
+// ReadContent checks what is checked once the caller is known, and reads the recipe.
 // deprecated says that the request came by the deprecated path; usual are the images of
 // Conda packages that name none.
-func (r *request) readContent(deprecated bool, usual conda.Images) error {
-	if err := checkContent(r.raw); err != nil {
+func (r *Request) ReadContent(deprecated bool, usual conda.Images) error {
+	if err := checkContent(r.Raw); err != nil {
 		return err
 	}
 	if deprecated {
-		if err := checkDeprecated(r.raw); err != nil {
+		if err := checkDeprecated(r.Raw); err != nil {
 			return err
 		}
 	}
-	if err := checkFreeze(r.raw); err != nil {
+	if err := checkFreeze(r.Raw); err != nil {
 		return err
 	}
-	if isRecipe(r.raw) {
+	if IsRecipe(r.Raw) {
 		var err error
-		if r.recipe, err = readRecipe(r.raw, r.platforms, usual); err != nil {
+		if r.Recipe, err = readRecipe(r.Raw, r.Platforms, usual); err != nil {
 			return err
 		}
 	}
-	if err := checkCompressed(r.raw, r.recipe); err != nil {
+	if err := checkCompressed(r.Raw, r.Recipe); err != nil {
 		return err
 	}
-	return checkRefresh(r.raw, r.recipe)
+	return checkRefresh(r.Raw, r.Recipe)
 }
 
-// platform is that of an image.
-func (r request) platform() ocispec.Platform { return r.platforms[0] }
+// Platform is that of an image.
+func (r Request) Platform() ocispec.Platform { return r.Platforms[0] }
 
-func (r request) isSif() bool { return r.raw.GetFormat() == formatSif }
+func (r Request) IsSif() bool { return r.Raw.GetFormat() == FormatSif }
 
-// addsToSif says whether the file itself has to hold what the request adds, since nothing
+// AddsToSif says whether the file itself has to hold what the request adds, since nothing
 // can be put on top of one when it is pulled. What is frozen holds it before.
-func (r request) addsToSif() bool {
-	return r.isSif() && !r.raw.GetFreeze() && r.added() != nil
+func (r Request) AddsToSif() bool {
+	return r.IsSif() && !r.Raw.GetFreeze() && r.Added() != nil
 }
 
-// isRecipe says whether something has to be built.
-func isRecipe(r *containerv1.ContainerRequest) bool {
+// IsRecipe says whether something has to be built.
+func IsRecipe(r *containerv1.ContainerRequest) bool {
 	return r.GetContainerFile() != "" || r.GetCondaFile() != "" || !isEmptyPackages(r.GetPackages())
 }
 
@@ -130,7 +130,7 @@ func checkNames(r *containerv1.ContainerRequest, owns func(registry, repository 
 func checkContent(r *containerv1.ContainerRequest) error {
 	image, file, packages := r.GetContainerImage() != "", r.GetContainerFile() != "", !isEmptyPackages(r.GetPackages())
 	switch {
-	case !image && !isRecipe(r):
+	case !image && !IsRecipe(r):
 		return fault.Invalid.Newf("containerImage is missing; give it, or containerFile, packages or condaFile")
 	case image && file:
 		return fault.Invalid.Newf("containerImage and containerFile exclude each other")
@@ -163,7 +163,7 @@ func checkFreeze(r *containerv1.ContainerRequest) error {
 	switch {
 	case r.GetFreeze() && r.GetBuildRepository() == "":
 		return fault.Invalid.Newf("freeze needs buildRepository: the repository to push the image to")
-	case r.GetFormat() == formatSif && strings.Contains(r.GetContainerPlatform(), ","):
+	case r.GetFormat() == FormatSif && strings.Contains(r.GetContainerPlatform(), ","):
 		return fault.Invalid.Newf("containerPlatform must be one platform for a Singularity image")
 	}
 	return nil

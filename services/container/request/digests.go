@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"cmp"
@@ -18,10 +18,10 @@ import (
 // templateVersion is part of every content's id: a new one builds all images anew.
 const templateVersion = "1"
 
-// contentDigest is the SHA-256, in hex, over all that decides what an image holds
+// ContentDigest is the SHA-256, in hex, over all that decides what an image holds
 // and who may have it: the recipe, the repository and the scope. Not in it: the
 // request's token, time and fingerprint, cacheRepository, and the naming.
-func contentDigest(r *buildv1.Recipe, registry, repository, scope string) string {
+func ContentDigest(r *buildv1.Recipe, registry, repository, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway content", templateVersion)
 	condaFile := r.GetCondaFile()
@@ -66,8 +66,8 @@ func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfi
 	return hex.EncodeToString(w.Sum(nil))
 }
 
-// scopeOf stands for an identity in the names of repositories: 16 hex digits.
-func scopeOf(id caller.ID) string {
+// ScopeOf stands for an identity in the names of repositories: 16 hex digits.
+func ScopeOf(id caller.ID) string {
 	w := digester{sha256.New()}
 	w.text("slipway scope", id.String())
 	return hex.EncodeToString(w.Sum(nil))[:16]

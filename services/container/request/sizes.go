@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"fmt"
@@ -48,7 +48,7 @@ func checkSizes(r *containerv1.ContainerRequest) error {
 
 // longest is how long a layer's location may be.
 func longest(l *containerv1.Layer) int {
-	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
+	if strings.HasPrefix(l.GetLocation(), DataPrefix) {
 		return limits.LayerLocation
 	}
 	return limits.URL

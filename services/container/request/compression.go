@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"cmp"
@@ -39,14 +39,14 @@ func checkCompression(c *containerv1.Compression) error {
 
 // checkCompressed wants, for Conda packages, layers that whoever puts them together can
 // make (gateway/contract/container-service.md#compression). The recipe is nil for an image.
-func checkCompressed(r *containerv1.ContainerRequest, of *recipe) error {
+func checkCompressed(r *containerv1.ContainerRequest, of *Recipe) error {
 	const inSteps = "have the packages installed in steps, with buildTemplate conda/micromamba:v2"
 	switch c := compressionOf(r); {
 	case c == nil:
 		return nil
-	case of.packages != nil && c.GetMode() == modeEstargz:
+	case of.Packages != nil && c.GetMode() == modeEstargz:
 		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: they are put together as layers, which are not made as estargz; take zstd, or %s", inSteps)
-	case of.packages != nil && c.GetForce():
+	case of.Packages != nil && c.GetForce():
 		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: they are put on their base image as it is, whose layers are not read; leave it out, or %s", inSteps)
 	}
 	return nil

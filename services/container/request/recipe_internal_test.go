@@ -1,6 +1,7 @@
-package container
+package request
 
 import (
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -20,10 +21,10 @@ func TestRecipesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	commands := &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}, CondaOpts: &containerv1.CondaOptions{Commands: []string{"RUM x"}}}
 	for want, r := range map[string]*containerv1.ContainerRequest{
-		"containerFile: line 1: RUN must come after FROM":         {ContainerFile: b64("RUN x")},
+		"containerFile: line 1: RUN must come after FROM":         {ContainerFile: base64.StdEncoding.EncodeToString([]byte("RUN x"))},
 		"packages.condaOpts: line 9: unknown instruction: RUM":    {Packages: commands},
-		"condaFile must be a Conda environment file: ":            {CondaFile: b64("x")},
-		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: b64("x")}},
+		"condaFile must be a Conda environment file: ":            {CondaFile: base64.StdEncoding.EncodeToString([]byte("x"))},
+		"packages.environment must be a Conda environment file: ": {Packages: &containerv1.Packages{Type: "CONDA", Environment: base64.StdEncoding.EncodeToString([]byte("x"))}},
 	} {
 		if _, err := readRecipe(r, []ocispec.Platform{oci.DefaultPlatform}, conda.Images{}); !errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

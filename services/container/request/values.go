@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"fmt"
@@ -128,7 +128,7 @@ func checkLayer(field string, l *containerv1.Layer) error {
 	if l.GzipSize == nil || l.GetGzipSize() < 1 {
 		return fault.Invalid.Newf("%s.gzipSize must be the length in bytes, 1 or more", field)
 	}
-	if strings.HasPrefix(l.GetLocation(), dataPrefix) {
+	if strings.HasPrefix(l.GetLocation(), DataPrefix) {
 		return nil
 	}
 	u, err := url.Parse(l.GetLocation())
@@ -138,8 +138,8 @@ func checkLayer(field string, l *containerv1.Layer) error {
 	return nil
 }
 
-// dataPrefix marks a layer whose content is in the request.
-const dataPrefix = "data:"
+// DataPrefix marks a layer whose content is in the request.
+const DataPrefix = "data:"
 
 // checkPlatforms reads the platform; two with a comma are for builds.
 func checkPlatforms(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
@@ -155,7 +155,7 @@ func checkPlatforms(r *containerv1.ContainerRequest) ([]ocispec.Platform, error)
 	if platforms.NewMatcher(p).Match(q) {
 		return nil, fault.Invalid.Newf("containerPlatform names %s twice", platforms.Format(p))
 	}
-	if !isRecipe(r) {
+	if !IsRecipe(r) {
 		return nil, fault.Invalid.Newf("containerPlatform must be one platform for an existing image")
 	}
 	return []ocispec.Platform{p, q}, nil
@@ -170,3 +170,6 @@ func servedPlatform(s string) (ocispec.Platform, error) {
 	}
 	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", fault.Quote(s)), err)
 }
+
+// FormatSif asks for a Singularity image.
+const FormatSif = "sif"

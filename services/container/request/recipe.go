@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"strings"
@@ -17,94 +17,94 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// recipe is what a request wants built, checked as far as that needs nobody else.
-type recipe struct {
-	// field is where the images come from, for messages.
-	field string
-	// containerFile is the whole Dockerfile.
-	containerFile string
+// Recipe is what a request wants built, checked as far as that needs nobody else.
+type Recipe struct {
+	// Field is where the images come from, for messages.
+	Field string
+	// ContainerFile is the whole Dockerfile.
+	ContainerFile string
 	files         []*buildv1.File
 	// condaFile is the environment as the user sees it; "" for none.
 	condaFile string
 	// names is what the image is named after; the zero value is nothing.
 	names conda.Naming
-	// packages is what can be solved before it is built; nil for nothing.
-	packages *condav1.CondaPackages
-	// isBase says whether a package is one that every environment gets.
-	isBase func(spec string) bool
-	// steps is what of Conda packages has to be run, in words; "" for nothing.
-	steps string
+	// Packages is what can be solved before it is built; nil for nothing.
+	Packages *condav1.CondaPackages
+	// IsBase says whether a package is one that every environment gets.
+	IsBase func(spec string) bool
+	// Steps is what of Conda packages has to be run, in words; "" for nothing.
+	Steps string
 	// afterwards is what is run on the image of the packages, where they are known: lines of a
 	// Dockerfile, and files; its parts are those of that image.
 	afterwards afterwards
-	// base is the image that Conda packages are put on; zero otherwise. baseDigest is set
+	// Base is the image that Conda packages are put on; zero otherwise. baseDigest is set
 	// once it is known which packages those are (see direct.go).
-	base       oci.Reference
-	baseDigest digest.Digest
-	// lockURL is the address of a lock; "" for none.
-	lockURL string
-	// parts are the builds: one for each platform that was asked for.
-	parts []part
+	Base       oci.Reference
+	BaseDigest digest.Digest
+	// LockURL is the address of a lock; "" for none.
+	LockURL string
+	// Parts are the builds: one for each platform that was asked for.
+	Parts []Part
 }
 
 // afterwards is what a request for Conda packages wants run; the zero value is nothing.
 type afterwards struct {
 	lines string
 	files []*buildv1.File
-	parts []part
+	parts []Part
 }
 
-// part is a build for one platform.
-type part struct {
-	platform ocispec.Platform
-	// images are those that it reads.
-	images []oci.Reference
+// Part is a build for one platform.
+type Part struct {
+	Platform ocispec.Platform
+	// Images are those that it reads.
+	Images []oci.Reference
 }
 
 // readRecipe reads the recipe of a request that has one.
-func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*recipe, error) {
+func readRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*Recipe, error) {
 	if r.GetContainerFile() == "" {
 		return condaRecipe(r, platforms, usual)
 	}
-	out := &recipe{field: "containerFile", containerFile: decoded(r.GetContainerFile()), condaFile: decoded(r.GetCondaFile())}
+	out := &Recipe{Field: "containerFile", ContainerFile: Decoded(r.GetContainerFile()), condaFile: Decoded(r.GetCondaFile())}
 	if out.condaFile != "" {
 		out.files = []*buildv1.File{{Path: "conda.yml", Content: []byte(out.condaFile)}}
 	}
 	var err error
-	out.parts, err = out.perPlatform(out.containerFile, platforms)
+	out.Parts, err = out.perPlatform(out.ContainerFile, platforms)
 	return out, err
 }
 
-func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*recipe, error) {
+func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, usual conda.Images) (*Recipe, error) {
 	var c conda.Recipe
 	var err error
-	if file := decoded(r.GetCondaFile()); file != "" {
+	if file := Decoded(r.GetCondaFile()); file != "" {
 		c, err = conda.ReadFile(file, usual)
 	} else {
-		c, err = conda.Read(r.GetPackages(), decoded(r.GetPackages().GetEnvironment()), usual)
+		c, err = conda.Read(r.GetPackages(), Decoded(r.GetPackages().GetEnvironment()), usual)
 	}
 	if err != nil {
 		return nil, err
 	}
-	out := &recipe{
-		packages: c.Packages(),
-		field:    "packages.condaOpts", containerFile: c.Dockerfile(), files: c.Files(),
-		condaFile: c.Environment.Text(), names: c.Naming(), lockURL: c.LockURL, isBase: c.IsBase,
+	out := &Recipe{
+		Packages: c.Packages(),
+		Field:    "packages.condaOpts", ContainerFile: c.Dockerfile(), files: c.Files(),
+		condaFile: c.Environment.Text(), names: c.Naming(), LockURL: c.LockURL, IsBase: c.IsBase,
 		afterwards: afterwards{lines: c.Lines(), files: c.StepFiles()},
 	}
-	if out.base, err = oci.ParseReference(c.BaseImage()); err != nil {
+	if out.Base, err = oci.ParseReference(c.BaseImage()); err != nil {
 		return nil, fault.In("packages.condaOpts.baseImage", err)
 	}
 	switch {
 	// Who installs is the caller's choice, and may know better.
 	case r.GetBuildTemplate() != "":
-		out.packages, out.steps = nil, "buildTemplate"
+		out.Packages, out.Steps = nil, "buildTemplate"
 	case r.GetPackages().GetCondaOpts().GetMambaImage() != "":
-		out.packages, out.steps = nil, "packages.condaOpts.mambaImage"
+		out.Packages, out.Steps = nil, "packages.condaOpts.mambaImage"
 	default:
-		out.steps = c.Steps()
+		out.Steps = c.Steps()
 	}
-	if out.parts, err = out.perPlatform(out.containerFile, platforms); err != nil {
+	if out.Parts, err = out.perPlatform(out.ContainerFile, platforms); err != nil {
 		return nil, err
 	}
 	out.afterwards.parts, err = out.perPlatform("FROM "+c.BaseImage()+"\n"+out.afterwards.lines, platforms)
@@ -112,25 +112,25 @@ func condaRecipe(r *containerv1.ContainerRequest, platforms []ocispec.Platform, 
 }
 
 // perPlatform reads a Dockerfile once, and which images it needs for each platform.
-func (r *recipe) perPlatform(text string, platforms []ocispec.Platform) ([]part, error) {
+func (r *Recipe) perPlatform(text string, platforms []ocispec.Platform) ([]Part, error) {
 	file, err := dockerfile.Read(text)
 	if err != nil {
-		return nil, fault.In(r.field, err)
+		return nil, fault.In(r.Field, err)
 	}
-	var parts []part
+	var parts []Part
 	for _, p := range platforms {
 		images, err := file.Images(p)
 		if err != nil {
-			return nil, fault.In(r.field, err)
+			return nil, fault.In(r.Field, err)
 		}
-		parts = append(parts, part{p, images})
+		parts = append(parts, Part{p, images})
 	}
 	return parts, nil
 }
 
 // checkRefresh wants something that can be solved anew. The recipe is nil for an image.
-func checkRefresh(r *containerv1.ContainerRequest, of *recipe) error {
-	if r.GetRefresh() && (of == nil || of.packages == nil) {
+func checkRefresh(r *containerv1.ContainerRequest, of *Recipe) error {
+	if r.GetRefresh() && (of == nil || of.Packages == nil) {
 		return fault.Invalid.Newf("refresh has Conda packages solved anew: it takes packages or condaFile, without buildTemplate, packages.condaOpts.mambaImage and the address of a lock")
 	}
 	return nil
@@ -159,7 +159,7 @@ func checkRecipe(r *containerv1.ContainerRequest) error {
 		if len(f.value) > limits.Encoded {
 			return fault.Invalid.Newf("%s is %d characters long; the maximum is %d", f.field, len(f.value), limits.Encoded)
 		}
-		raw, err := decodeBase64(f.value)
+		raw, err := Decode(f.value)
 		if err != nil {
 			return fault.Invalid.New(f.field+" must be base64", err)
 		}

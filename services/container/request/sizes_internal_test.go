@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func TestEveryFieldHasASize(t *testing.T) {
 			} else {
 				m.Set(last, protoreflect.ValueOfString(text))
 			}
-			_, err := readRequest(r, ownsNothing) // which is before the caller is asked for
+			_, err := Read(r, ownsNothing) // which is before the caller is asked for
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%s: got %v", last.FullName(), err)
 			}

@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/fault"
@@ -61,48 +60,6 @@ func TestCompressions(t *testing.T) {
 		_, err := readAll(r, false)
 		if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, fault.Invalid) || !strings.HasPrefix(err.Error(), tc.want)) {
 			t.Errorf("%s of %s: got %v, want %q", tc.compression, tc.of, err, tc.want)
-		}
-	}
-}
-
-// TestCompressionDecidesTheImage: each has an id of its own, however it is written, and
-// what is usual has the id of no compression.
-func TestCompressionDecidesTheImage(t *testing.T) {
-	t.Parallel()
-	id := func(change func(*containerv1.ContainerRequest), compression string) (string, *buildv1.Recipe) {
-		r := &containerv1.ContainerRequest{}
-		if err := protojson.Unmarshal([]byte(`{"buildCompression": `+compression+`}`), r); err != nil {
-			t.Fatal(err)
-		}
-		r.ContainerFile = b64("FROM alpine\n")
-		change(r)
-		got := requestOf(t, r)
-		return got.GetContentId(), got.GetRecipe()
-	}
-	for name, change := range map[string]func(*containerv1.ContainerRequest){
-		"an image": func(*containerv1.ContainerRequest) {},
-		"two":      func(r *containerv1.ContainerRequest) { r.ContainerPlatform = "amd64,arm64" },
-		"a file":   func(r *containerv1.ContainerRequest) { r.Format = "sif" },
-	} {
-		seen := map[string]string{}
-		for _, same := range [][]string{
-			{`{}`, `{"mode": "gzip"}`, `{"force": false}`, `null`},
-			{`{"level": 6}`, `{"mode": "gzip", "level": 6}`}, {`{"mode": "gzip", "level": 0}`}, {`{"force": true}`},
-			{`{"mode": "zstd"}`}, {`{"mode": "zstd", "level": 18}`}, {`{"mode": "zstd", "level": 19}`}, {`{"mode": "zstd", "force": true}`},
-			{`{"mode": "estargz"}`, `{"mode": "estargz", "force": true}`},
-		} {
-			want, recipe := id(change, same[0])
-			if other, ok := seen[want]; ok {
-				t.Errorf("%s: %s is the same as %s", name, same[0], other)
-			}
-			if seen[want] = same[0]; (recipe.GetCompression() == nil) != (same[0] == "{}") {
-				t.Errorf("%s: the recipe for %s says %v", name, same[0], recipe.GetCompression())
-			}
-			for _, text := range same[1:] {
-				if got, _ := id(change, text); got != want {
-					t.Errorf("%s: %s is not the same as %s", name, text, same[0])
-				}
-			}
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package container
+package request
 
 import (
 	"encoding/base64"
@@ -18,10 +18,10 @@ import (
 func ownsNothing(string, string) bool { return false }
 
 // readAll reads a request as if its caller were let in.
-func readAll(raw *containerv1.ContainerRequest, deprecated bool) (request, error) {
-	r, err := readRequest(raw, ownsNothing)
+func readAll(raw *containerv1.ContainerRequest, deprecated bool) (Request, error) {
+	r, err := Read(raw, ownsNothing)
 	if err == nil {
-		err = r.readContent(deprecated, conda.Images{})
+		err = r.ReadContent(deprecated, conda.Images{})
 	}
 	return r, err
 }
@@ -150,4 +150,25 @@ func TestEncodedTexts(t *testing.T) {
 			t.Errorf("%d characters: %v", len(c.in), err)
 		}
 	}
+}
+
+func FuzzRequest(f *testing.F) {
+	f.Add(`{"containerImage":"ubuntu"}`)
+	f.Add(`{"containerFile":"RlJPTQ==","format":"sif","containerPlatform":"amd64,arm64"}`)
+	f.Add(`{"packages":{"type":"CONDA","entries":["bwa"]},"timestamp":"2026-01-31T12:00Z"}`)
+	f.Add(`{"containerImage":"x","containerConfig":{"layers":[{"location":"data:AA==","gzipDigest":"sha256:1"}]}}`)
+	f.Fuzz(func(t *testing.T, body string) {
+		r := &containerv1.ContainerRequest{}
+		if (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal([]byte(body), r) != nil {
+			return
+		}
+		c, err := readAll(r, false)
+		e, ok := fault.As(err)
+		if err != nil && (!ok || e.Kind != fault.Invalid || e.Public == "") {
+			t.Errorf("%s: a refusal is a fault for the caller, not %v", body, err)
+		}
+		if err == nil && !IsRecipe(r) && c.Image.Registry == "" {
+			t.Errorf("%s: accepted without an image", body)
+		}
+	})
 }

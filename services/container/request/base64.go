@@ -1,13 +1,13 @@
-package container
+package request
 
 import (
 	"encoding/base64"
 	"strings"
 )
 
-// decodeBase64 reads base64 as clients write it: in the standard or the URL alphabet, with
+// Decode reads base64 as clients write it: in the standard or the URL alphabet, with
 // or without padding and line breaks (gateway/contract/container-service.md#base64).
-func decodeBase64(s string) ([]byte, error) {
+func Decode(s string) ([]byte, error) {
 	s = strings.Map(func(r rune) rune {
 		switch r {
 		case ' ', '\t', '\r', '\n':
@@ -22,9 +22,9 @@ func decodeBase64(s string) ([]byte, error) {
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 }
 
-// decoded is the text behind base64 that has been checked.
-func decoded(s string) string {
-	raw, err := decodeBase64(s)
+// Decoded is the text behind base64 that has been checked.
+func Decoded(s string) string {
+	raw, err := Decode(s)
 	if err != nil {
 		return ""
 	}
