@@ -2,12 +2,11 @@ package container
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -41,7 +40,7 @@ func (s *Service) copyDestination(ctx context.Context, r request.Request, who ca
 	if s.deps.tokenIn(r.Image) != "" {
 		return to.Of(who), nil
 	}
-	public, err := s.sources.isPublic(ctx, "containerImage", r.Image)
+	public, err := s.sources.IsPublic(ctx, "containerImage", r.Image)
 	if !public || r.AddsToSif() {
 		to = to.Of(who)
 	}
@@ -80,11 +79,11 @@ func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, ima
 		return false, errGiven(field, image)
 	}
 	if s.deps.owns(image.Registry, image.Repository) {
-		return false, errImageNotFound(field, image, nil)
+		return false, sources.NotFound(field, image, nil)
 	}
-	public, err := s.sources.isPublic(ctx, field, image)
+	public, err := s.sources.IsPublic(ctx, field, image)
 	if err == nil && !public {
-		_, _, err = s.sources.resolve(ctx, who, field, image)
+		_, _, err = s.sources.Resolve(ctx, who, field, image)
 	}
 	return public, err
 }
@@ -103,10 +102,4 @@ func (s Settings) owns(registry, repository string) bool {
 		}
 	}
 	return false
-}
-
-// errImageNotFound is what we say of an image that does not exist, and of one in our own
-// repositories: whether it exists is nobody's business.
-func errImageNotFound(field string, image oci.Reference, cause error) error {
-	return fault.Invalid.New(fmt.Sprintf("%s: %s does not exist", field, image), cause)
 }

@@ -10,6 +10,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/internal/caller"
 )
 
@@ -19,9 +20,9 @@ func (s *Service) frozenSource(ctx context.Context, r request.Request, who *plat
 		return s.frozenGiven(ctx, r, who)
 	}
 	if s.deps.owns(r.Image.Registry, r.Image.Repository) {
-		return nil, errImageNotFound("containerImage", r.Image, nil)
+		return nil, sources.NotFound("containerImage", r.Image, nil)
 	}
-	resolved, _, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.Image)
+	resolved, _, err := s.sources.Resolve(ctx, caller.Of(who), "containerImage", r.Image)
 	return &containerv1.Plan{
 		Platform: platforms.Format(r.Platform()), Config: r.Added(),
 		Source: &containerv1.Source{Registry: r.Image.Registry, Repository: r.Image.Repository, Reference: resolved.String()},

@@ -121,7 +121,7 @@ func (s *Service) rename(ctx context.Context, plan *containerv1.Plan) error {
 	if err != nil {
 		return err
 	}
-	d, err := s.sources.augmentedDigest(ctx, image, access, oci.AdditionOf(plan.GetConfig()), p)
+	d, err := s.sources.AugmentedDigest(ctx, image, access, oci.AdditionOf(plan.GetConfig()), p)
 	plan.Reference = d.String()
 	return err
 }

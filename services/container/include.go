@@ -12,6 +12,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
@@ -32,14 +33,14 @@ func (s *Service) include(ctx context.Context, r request.Request, who *platformv
 	if err != nil {
 		return r, err
 	}
-	images := make([]inclusion, len(r.Includes))
+	images := make([]sources.Inclusion, len(r.Includes))
 	group, looking := errgroup.WithContext(ctx)
 	group.SetLimit(limits.IncludesAtOnce)
 	for i, image := range r.Includes {
 		group.Go(func() (err error) {
 			images[i], err = s.inclusion(looking, r, who, fmt.Sprintf("containerIncludes[%d]", i), image)
 			if err == nil {
-				images[i].layers, err = s.layersOf(looking, images[i], platforms)
+				images[i].Layers, err = s.layersOf(looking, images[i], platforms)
 			}
 			return err
 		})
@@ -48,9 +49,9 @@ func (s *Service) include(ctx context.Context, r request.Request, who *platformv
 		return r, err
 	}
 	for _, in := range images {
-		r.Included.Layers = append(r.Included.Layers, in.layers...)
-		r.Included.EndBy(in.until)
-		raw.ContainerIncludes = append(raw.ContainerIncludes, in.source.String())
+		r.Included.Layers = append(r.Included.Layers, in.Layers...)
+		r.Included.EndBy(in.Until)
+		raw.ContainerIncludes = append(raw.ContainerIncludes, in.Source.String())
 	}
 	if !r.Included.Until.IsZero() {
 		raw.WorkflowId = "" // no run makes a name live longer than those that it includes

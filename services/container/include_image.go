@@ -16,41 +16,24 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// inclusion is an included image as it is now, and who may read it.
-type inclusion struct {
-	field string
-	// image is as the request names it, source where it lies, by its digest.
-	image, source oci.Reference
-	access        upstream.Access
-	identity      *platformv1.Identity
-	buildID       string
-	// above is what a request put on top of it, and its platforms are those that it did
-	// that for; "" for all.
-	above     []*containerv1.Layer
-	platforms string
-	// layers are what it brings, of its own and above.
-	layers []*containerv1.Layer
-	// until is when the name ends that was the right to read it; zero for never.
-	until time.Time
-}
-
 // inclusion looks an image up with the caller's login at its repository, or with the token
 // in its name.
-func (s *Service) inclusion(ctx context.Context, r request.Request, who *platformv1.Identity, field string, image oci.Reference) (inclusion, error) {
+func (s *Service) inclusion(ctx context.Context, r request.Request, who *platformv1.Identity, field string, image oci.Reference) (sources.Inclusion, error) {
 	if token := s.deps.tokenIn(image); token != "" {
-		return s.givenInclusion(ctx, r, who, inclusion{field: field, image: image}, token)
+		return s.givenInclusion(ctx, r, who, sources.Inclusion{Field: field, Image: image}, token)
 	}
 	if s.deps.owns(image.Registry, image.Repository) {
-		return inclusion{}, errImageNotFound(field, image, nil)
+		return sources.Inclusion{}, sources.NotFound(field, image, nil)
 	}
-	d, access, err := s.sources.resolve(ctx, caller.Of(who), field, image)
-	return inclusion{field: field, image: image, source: at(image, d), access: access, identity: who}, err
+	d, access, err := s.sources.Resolve(ctx, caller.Of(who), field, image)
+	return sources.Inclusion{Field: field, Image: image, Source: at(image, d), Access: access, Identity: who}, err
 }
 
 // at is an image by its digest.
@@ -60,33 +43,33 @@ func at(image oci.Reference, d digest.Digest) oci.Reference {
 
 // givenInclusion is what a name stands for that this service gave out. In an image that
 // outlives the name it is there for who may read all of it without.
-func (s *Service) givenInclusion(ctx context.Context, r request.Request, who *platformv1.Identity, in inclusion, token string) (inclusion, error) {
-	rec, err := s.given(ctx, in.field, in.image, token)
+func (s *Service) givenInclusion(ctx context.Context, r request.Request, who *platformv1.Identity, in sources.Inclusion, token string) (sources.Inclusion, error) {
+	rec, err := s.given(ctx, in.Field, in.Image, token)
 	if err != nil {
 		return in, err
 	}
 	plan := rec.Plan
-	in.identity, in.buildID, in.until = plan.GetIdentity(), plan.GetBuildId(), rec.Expires
-	in.above, in.platforms = plan.GetConfig().GetLayers(), plan.GetPlatform()
+	in.Identity, in.BuildID, in.Until = plan.GetIdentity(), plan.GetBuildId(), rec.Expires
+	in.Above, in.Platforms = plan.GetConfig().GetLayers(), plan.GetPlatform()
 	if !request.Includes(plan.GetConfig()) {
-		in.platforms = ""
+		in.Platforms = ""
 	}
 	if r.Makes() {
-		in.identity, in.until = who, time.Time{}
-		if err := s.rereadIncluded(ctx, in.field, in.above, who); err != nil {
+		in.Identity, in.Until = who, time.Time{}
+		if err := s.rereadIncluded(ctx, in.Field, in.Above, who); err != nil {
 			return in, err
 		}
 	}
-	if in.buildID != "" {
-		b, err := s.locate(ctx, in.buildID)
+	if in.BuildID != "" {
+		b, err := s.locate(ctx, in.BuildID)
 		if err == nil && r.Makes() {
 			err = mayHave(b, who)
 		}
 		if err != nil {
-			return in, fault.In(in.field, err)
+			return in, fault.In(in.Field, err)
 		}
 		if b.GetState() != buildv1.BuildState_BUILD_STATE_SUCCEEDED {
-			return in, fault.Invalid.Newf("%s: %s is still being built; include it when `slipway status` says that it is done", in.field, in.image)
+			return in, fault.Invalid.Newf("%s: %s is still being built; include it when `slipway status` says that it is done", in.Field, in.Image)
 		}
 	}
 	src := plan.GetSource()
@@ -94,12 +77,12 @@ func (s *Service) givenInclusion(ctx context.Context, r request.Request, who *pl
 	if err != nil {
 		return in, fmt.Errorf("reading the image of a stored request: %w", err)
 	}
-	if in.access, err = s.accessTo(ctx, in.identity, in.buildID, source); err != nil {
+	if in.Access, err = s.accessTo(ctx, in.Identity, in.BuildID, source); err != nil {
 		return in, err
 	}
-	d, err := s.sources.digest(ctx, sourceKey{in.access, source})
-	in.source = at(source, d)
-	return in, unreadable(in.field, in.image, in.access, err)
+	d, err := s.sources.At(ctx, in.Access, source)
+	in.Source = at(source, d)
+	return in, sources.Unreadable(in.Field, in.Image, in.Access, err)
 }
 
 // accessTo is how somebody reads an image: what a build has made as it is served, any
@@ -114,28 +97,28 @@ func (s *Service) accessTo(ctx context.Context, who *platformv1.Identity, buildI
 
 // layersOf are the layers that an included image has for the platforms, and what was put
 // on top of it.
-func (s *Service) layersOf(ctx context.Context, in inclusion, wanted []ocispec.Platform) ([]*containerv1.Layer, error) {
+func (s *Service) layersOf(ctx context.Context, in sources.Inclusion, wanted []ocispec.Platform) ([]*containerv1.Layer, error) {
 	var out []*containerv1.Layer
 	for _, p := range wanted {
-		if in.platforms != "" && !slices.Contains(strings.Split(in.platforms, ","), platforms.Format(p)) {
-			return nil, fault.Invalid.Newf("%s: %s is for %s, not for %s", in.field, in.image, in.platforms, platforms.Format(p))
+		if in.Platforms != "" && !slices.Contains(strings.Split(in.Platforms, ","), platforms.Format(p)) {
+			return nil, fault.Invalid.Newf("%s: %s is for %s, not for %s", in.Field, in.Image, in.Platforms, platforms.Format(p))
 		}
-		layers, err := s.sources.layers(ctx, in, p)
+		layers, err := s.sources.Layers(ctx, in, p)
 		if err != nil {
 			return nil, err
 		}
 		from := &containerv1.LayerOrigin{
-			Registry: in.source.Registry, Repository: in.source.Repository, Reference: in.source.Digest.String(),
-			Identity: loginOf(in.identity), BuildId: in.buildID,
+			Registry: in.Source.Registry, Repository: in.Source.Repository, Reference: in.Source.Digest.String(),
+			Identity: loginOf(in.Identity), BuildId: in.BuildID,
 		}
 		if len(wanted) > 1 {
 			from.Architecture = p.Architecture
 		}
 		for _, l := range layers {
-			out = append(out, includedLayer(l, from))
+			out = append(out, sources.Layer(l, from))
 		}
 	}
-	return append(out, in.above...), nil
+	return append(out, in.Above...), nil
 }
 
 // loginOf is what it takes of an identity to find a login: it is kept with each layer.
@@ -183,6 +166,6 @@ func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Refe
 	if err != nil {
 		return err
 	}
-	_, err = s.sources.digest(ctx, sourceKey{access, image})
-	return unreadable(field, image, access, err)
+	_, err = s.sources.At(ctx, access, image)
+	return sources.Unreadable(field, image, access, err)
 }

@@ -7,7 +7,6 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/fault"
@@ -99,13 +98,5 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		if _, err := s.store.Layer(ctx, "needed"); err != nil {
 			t.Errorf("a layer that was asked for again is gone: %v", err)
 		}
-	})
-}
-
-func FuzzDataLayer(f *testing.F) {
-	f.Add("AAAA", int64(3))
-	f.Fuzz(func(t *testing.T, content string, size int64) {
-		u := &unpacking{turns: make(chan struct{}, 1), left: 1 << 20}
-		_, _ = u.decodeData(t.Context(), "layer", &containerv1.Layer{Location: request.DataPrefix + content, GzipSize: &size})
 	})
 }

@@ -2,45 +2,21 @@ package container
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
+	"google.golang.org/grpc"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/layers"
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
-
-// decodeData reads the content of a `data:` layer and holds it against what the
-// request says of it. fault.Invalid, naming the field, where they differ.
-func (u *unpacking) decodeData(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
-	raw, err := request.Decode(strings.TrimPrefix(l.GetLocation(), request.DataPrefix))
-	if err != nil {
-		return nil, fault.Invalid.New(field+".location: what follows data: must be base64", err)
-	}
-	if int64(len(raw)) != l.GetGzipSize() {
-		return nil, fault.Invalid.Newf("%s.gzipSize is %d, but the content has %d bytes", field, l.GetGzipSize(), len(raw))
-	}
-	if d := digest.FromBytes(raw); d.String() != l.GetGzipDigest() {
-		return nil, fault.Invalid.Newf("%s.gzipDigest does not match the content, whose digest is %s", field, d)
-	}
-	tar, err := u.tarDigest(ctx, raw)
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, fault.Invalid.New(field+".location: the content is not a gzip file, or uncompressed it holds more than a hundred times its length, or all layers of the request together more than 1 GiB", err)
-	}
-	if tar.String() != l.GetTarDigest() {
-		return nil, fault.Invalid.Newf("%s.tarDigest does not match the uncompressed content, whose digest is %s", field, tar)
-	}
-	return raw, nil
-}
 
 // contents are the bytes that came with a request.
 type contents struct {
@@ -56,16 +32,16 @@ type contents struct {
 // (gateway/contract/container-service.md#layers). What was uncompressed for it counts,
 // whether or not it was right.
 func (s *Service) checkLayers(ctx context.Context, r request.Request, who *platformv1.Identity) (contents, error) {
-	u := &unpacking{turns: s.unpacking, left: limits.LayersExpanded}
+	u := layers.NewUnpacking(s.unpacking)
 	out, err := s.readLayers(ctx, u, r)
 	out.who = who
-	if charged := s.charge(ctx, who, unpackCost(limits.LayersExpanded-u.left)); err == nil {
+	if charged := s.charge(ctx, who, unpackCost(u.Spent())); err == nil {
 		err = charged
 	}
 	return out, err
 }
 
-func (s *Service) readLayers(ctx context.Context, u *unpacking, r request.Request) (contents, error) {
+func (s *Service) readLayers(ctx context.Context, u *layers.Unpacking, r request.Request) (contents, error) {
 	out := contents{layers: map[string][]byte{}}
 	// Layers at addresses have this long in all.
 	fetching, cancel := context.WithTimeout(ctx, limits.LayerFetchTime)
@@ -73,28 +49,28 @@ func (s *Service) readLayers(ctx context.Context, u *unpacking, r request.Reques
 	for i, l := range r.Raw.GetContainerConfig().GetLayers() {
 		field := fmt.Sprintf("containerConfig.layers[%d]", i)
 		if !strings.HasPrefix(l.GetLocation(), request.DataPrefix) {
-			if err := s.links.verify(ctx, fetching, u, field, l); err != nil {
+			if err := s.links.Verify(ctx, fetching, u, field, l); err != nil {
 				return out, err
 			}
 			continue
 		}
-		raw, err := u.decodeData(ctx, field, l)
+		raw, err := u.DecodeData(ctx, field, l)
 		if err != nil {
 			return out, err
 		}
 		out.layers[l.GetGzipDigest()] = raw
 	}
 	if r.Recipe != nil && r.Recipe.LockURL != "" {
-		if err := s.links.check(ctx, "packages.entries[0]", r.Recipe.LockURL); err != nil {
+		if err := s.links.Check(ctx, "packages.entries[0]", r.Recipe.LockURL); err != nil {
 			return out, err
 		}
 	}
 	var err error
 	switch l := r.Raw.GetBuildContext(); {
 	case strings.HasPrefix(l.GetLocation(), request.DataPrefix):
-		out.context, err = u.decodeData(ctx, "buildContext", l)
+		out.context, err = u.DecodeData(ctx, "buildContext", l)
 	case l.GetLocation() != "": // the build verifies it
-		err = s.links.check(ctx, "buildContext.location", l.GetLocation())
+		err = s.links.Check(ctx, "buildContext.location", l.GetLocation())
 	}
 	return out, err
 }
@@ -118,6 +94,28 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 		if err := s.store.PutLayer(ctx, d, raw, until); err != nil {
 			return s.sqlFault("storing a layer", err)
 		}
+	}
+	return nil
+}
+
+// chunk is how much of a layer goes into one message.
+const chunk = 1 << 20
+
+// GetLayer streams the content of a `data:` layer.
+func (s *Service) GetLayer(req *containerv1.GetLayerRequest, stream grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
+	content, err := s.store.Layer(stream.Context(), req.GetGzipDigest())
+	if errors.Is(err, fault.NotFound) {
+		return err
+	}
+	if err != nil {
+		return s.sqlFault("reading a layer", err)
+	}
+	for len(content) > 0 {
+		n := min(len(content), chunk)
+		if err := stream.Send(&containerv1.GetLayerResponse{Chunk: content[:n]}); err != nil {
+			return err
+		}
+		content = content[n:]
 	}
 	return nil
 }

@@ -119,7 +119,7 @@ func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.
 	if err != nil {
 		return nil, fmt.Errorf("reading the image of a stored request: %w", err)
 	}
-	resolved, _, err := s.sources.resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
+	resolved, _, err := s.sources.Resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
 	plan.Digests = []string{resolved.String()}
 	return nil, err
 }

@@ -14,6 +14,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -26,9 +27,9 @@ func (s *Service) imagePlan(ctx context.Context, r request.Request, who *platfor
 		return s.givenPlan(ctx, r, token)
 	}
 	if s.deps.owns(r.Image.Registry, r.Image.Repository) {
-		return nil, errImageNotFound("containerImage", r.Image, nil)
+		return nil, sources.NotFound("containerImage", r.Image, nil)
 	}
-	resolved, access, err := s.sources.resolve(ctx, caller.Of(who), "containerImage", r.Image)
+	resolved, access, err := s.sources.Resolve(ctx, caller.Of(who), "containerImage", r.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (s *Service) imagePlan(ctx context.Context, r request.Request, who *platfor
 	}
 	now := r.Image // what is too much for one image is said before anybody pulls it
 	now.Digest = resolved
-	d, err := s.sources.augmentedDigest(ctx, now, access, oci.AdditionOf(plan.GetConfig()), r.Platform())
+	d, err := s.sources.AugmentedDigest(ctx, now, access, oci.AdditionOf(plan.GetConfig()), r.Platform())
 	if r.Image.Digest != "" {
 		plan.Reference = d.String()
 	}

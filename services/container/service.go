@@ -23,6 +23,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/conda"
+	"slipway.dev/services/container/layers"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
@@ -120,8 +122,8 @@ type Service struct {
 	deps      Deps
 	store     store.Store
 	tokens    tokens.Cache
-	sources   *sources
-	links     *links
+	sources   *sources.Sources
+	links     *layers.Links
 	operators *htpasswd.Accounts
 	// unpacking are the turns at uncompressing layers.
 	unpacking chan struct{}
@@ -138,8 +140,8 @@ func New(d Deps) (*Service, error) {
 		deps:      d,
 		store:     store.New(d.DB),
 		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
-		sources:   newSources(d),
-		links:     newLinks(d.Upstream, d.Log),
+		sources:   sources.New(d.Upstream, d.Keychain),
+		links:     layers.NewLinks(d.Upstream, d.Log),
 		operators: ops,
 		unpacking: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		space:     sqldb.NewSpace(d.DB, "container_layers", d.LayerStore),

@@ -12,6 +12,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/sources"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -196,11 +197,11 @@ func (s *Service) submitDirect(ctx context.Context, r request.Request, who *plat
 		base = r.Recipe.Base.Digest
 	}
 	if base == "" && s.deps.owns(r.Recipe.Base.Registry, r.Recipe.Base.Repository) {
-		return submission{}, errImageNotFound(r.Recipe.Field, r.Recipe.Base, nil)
+		return submission{}, sources.NotFound(r.Recipe.Field, r.Recipe.Base, nil)
 	}
 	if base == "" {
 		var err error
-		if base, _, err = s.sources.resolve(ctx, caller.Of(who), r.Recipe.Field, r.Recipe.Base); err != nil {
+		if base, _, err = s.sources.Resolve(ctx, caller.Of(who), r.Recipe.Field, r.Recipe.Base); err != nil {
 			return submission{}, err
 		}
 	}

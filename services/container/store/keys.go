@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
 	"slipway.dev/services/container/tokens"
 )
 

@@ -1,4 +1,4 @@
-package container
+package layers
 
 import (
 	"bytes"
@@ -91,9 +91,9 @@ func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) er
 		t.Fatal(err)
 	}
 	said = &bytes.Buffer{}
-	l := newLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.NewTextHandler(said, nil)))
+	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.NewTextHandler(said, nil)))
 	return func(fetching context.Context, layer *containerv1.Layer) error {
-		return l.verify(t.Context(), fetching, &unpacking{left: limits.LayersExpanded}, "f", layer)
+		return l.Verify(t.Context(), fetching, &Unpacking{left: limits.LayersExpanded}, "f", layer)
 	}, said
 }
 
@@ -177,9 +177,9 @@ func TestBombsAtAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := newLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.DiscardHandler))
-	u := &unpacking{left: limits.LayersExpanded}
-	if err := l.verify(t.Context(), t.Context(), u, "f", s.at("/layer", nil)); err != nil {
+	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.DiscardHandler))
+	u := &Unpacking{left: limits.LayersExpanded}
+	if err := l.Verify(t.Context(), t.Context(), u, "f", s.at("/layer", nil)); err != nil {
 		t.Error(err)
 	}
 	if read := limits.LayersExpanded - u.left; read != limits.LayerFloor+limits.LayerRatio*int64(len(s.layer))+1 {
@@ -191,7 +191,7 @@ func TestBombsAtAddresses(t *testing.T) {
 // theirs read meanwhile.
 func TestLayersOfOneClient(t *testing.T) {
 	t.Parallel()
-	l := newLinks(nil, slog.New(slog.DiscardHandler))
+	l := NewLinks(nil, slog.New(slog.DiscardHandler))
 	var done func()
 	for i := range limits.LayerFetchesClient + 1 {
 		end, ok := l.share("one")

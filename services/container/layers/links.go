@@ -1,4 +1,4 @@
-package container
+package layers
 
 import (
 	"compress/gzip"
@@ -23,9 +23,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// links knows which addresses answered lately, and which hold the layer that they are
+// Links knows which addresses answered lately, and which hold the layer that they are
 // said to.
-type links struct {
+type Links struct {
 	client *upstream.Client
 	log    *slog.Logger
 	good   *otter.Cache[string, struct{}]
@@ -57,15 +57,15 @@ func lately[K comparable](d time.Duration) *otter.Cache[K, struct{}] {
 	return otter.Must(&otter.Options[K, struct{}]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[K, struct{}](d)})
 }
 
-func newLinks(c *upstream.Client, log *slog.Logger) *links {
-	return &links{
+func NewLinks(c *upstream.Client, log *slog.Logger) *Links {
+	return &Links{
 		client: c, log: log, turns: make(chan struct{}, limits.LayerFetches), reading: map[string]int{},
 		good: lately[string](10 * time.Minute), right: lately[linkedLayer](24 * time.Hour),
 	}
 }
 
-// check asks an address that a field names for its first byte.
-func (l *links) check(ctx context.Context, field, url string) error {
+// Check asks an address that a field names for its first byte.
+func (l *Links) Check(ctx context.Context, field, url string) error {
 	if _, ok := l.good.GetIfPresent(url); ok {
 		return nil
 	}
@@ -90,7 +90,7 @@ var errUnverified = errors.New("it is too large, its server too slow, or too man
 
 // share has a client wait for one layer more; false when that would be too many. done
 // ends it.
-func (l *links) share(client string) (done func(), ok bool) {
+func (l *Links) share(client string) (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.reading[client] >= limits.LayerFetchesClient {
@@ -107,7 +107,7 @@ func (l *links) share(client string) (done func(), ok bool) {
 }
 
 // fetch hashes what is at an address, for as many layers of a client at a time as may be.
-func (l *links) fetch(ctx, fetching context.Context, want linkedLayer, most int64) (hashed, error) {
+func (l *Links) fetch(ctx, fetching context.Context, want linkedLayer, most int64) (hashed, error) {
 	done, ok := l.share(rpc.CallFrom(ctx).Client())
 	if !ok {
 		return hashed{}, errUnverified
@@ -116,13 +116,13 @@ func (l *links) fetch(ctx, fetching context.Context, want linkedLayer, most int6
 	return l.flight.Do(fetching, want, func(ctx context.Context) (hashed, error) { return l.hash(ctx, want, most) })
 }
 
-// verify fetches a layer at an address, unless it was right before, and holds it against
+// Verify fetches a layer at an address, unless it was right before, and holds it against
 // what the request says. fault.Invalid, naming the field, where they differ. What takes
 // longer than until fetching ends, or is too large, is left to who pulls it.
-func (l *links) verify(ctx, fetching context.Context, u *unpacking, field string, layer *containerv1.Layer) error {
+func (l *Links) Verify(ctx, fetching context.Context, u *Unpacking, field string, layer *containerv1.Layer) error {
 	want := linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()}
 	if _, ok := l.right.GetIfPresent(want); ok {
-		return l.check(ctx, field+".location", want.url)
+		return l.Check(ctx, field+".location", want.url)
 	}
 	most := min(u.left, limits.LayerFloor+limits.LayerRatio*want.size)
 	got, err := l.fetch(ctx, fetching, want, most)
@@ -132,7 +132,7 @@ func (l *links) verify(ctx, fetching context.Context, u *unpacking, field string
 		return ctx.Err()
 	case errors.Is(err, errUnverified), fetching.Err() != nil:
 		l.log.InfoContext(ctx, "A layer at an address was not verified", "host", hostOf(want.url), "digest", want.gzipped.String(), "why", errUnverified.Error())
-		return l.check(ctx, field+".location", want.url)
+		return l.Check(ctx, field+".location", want.url)
 	case err != nil:
 		return inField(field+".location", err)
 	}
@@ -167,7 +167,7 @@ func (h hashed) length(said int64) string {
 
 // hash reads what is at an address, and no more of it than was said. Uncompressed it may
 // have so many bytes. errUnverified where there is more, or no turn.
-func (l *links) hash(ctx context.Context, want linkedLayer, most int64) (out hashed, err error) {
+func (l *Links) hash(ctx context.Context, want linkedLayer, most int64) (out hashed, err error) {
 	if want.size > limits.LayerFetched {
 		return out, errUnverified
 	}

@@ -1,4 +1,4 @@
-package container
+package layers
 
 import (
 	"bytes"
@@ -7,6 +7,9 @@ import (
 	"errors"
 	"testing"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -27,7 +30,7 @@ func zeros(t *testing.T, n int) []byte {
 // budget.
 func TestBombs(t *testing.T) {
 	t.Parallel()
-	u := &unpacking{turns: make(chan struct{}, 1), left: 96 << 20}
+	u := &Unpacking{turns: make(chan struct{}, 1), left: 96 << 20}
 	small := zeros(t, 40<<20)
 	for i := range 2 {
 		if _, err := u.tarDigest(t.Context(), small); err != nil {
@@ -37,7 +40,7 @@ func TestBombs(t *testing.T) {
 	if _, err := u.tarDigest(t.Context(), small); !errors.Is(err, errUnpacked) {
 		t.Errorf("a layer beyond the budget: %v", err)
 	}
-	alone := &unpacking{turns: make(chan struct{}, 1), left: limits.LayersExpanded}
+	alone := &Unpacking{turns: make(chan struct{}, 1), left: limits.LayersExpanded}
 	if _, err := alone.tarDigest(t.Context(), zeros(t, limits.LayerFloor+200*limits.LayerRatio<<10)); !errors.Is(err, errUnpacked) {
 		t.Errorf("a layer of a thousand times its length: %v", err)
 	}
@@ -48,7 +51,7 @@ func TestClientThatLeft(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	u := &unpacking{turns: make(chan struct{}, 1), left: limits.LayersExpanded}
+	u := &Unpacking{turns: make(chan struct{}, 1), left: limits.LayersExpanded}
 	if _, err := u.tarDigest(ctx, zeros(t, 1<<20)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -59,4 +62,12 @@ func TestClientThatLeft(t *testing.T) {
 	if _, err := u.tarDigest(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("while others are at it: got %v", err)
 	}
+}
+
+func FuzzDataLayer(f *testing.F) {
+	f.Add("AAAA", int64(3))
+	f.Fuzz(func(t *testing.T, content string, size int64) {
+		u := &Unpacking{turns: make(chan struct{}, 1), left: 1 << 20}
+		_, _ = u.DecodeData(t.Context(), "layer", &containerv1.Layer{Location: request.DataPrefix + content, GzipSize: &size})
+	})
 }

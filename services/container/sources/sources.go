@@ -1,4 +1,4 @@
-package container
+package sources
 
 import (
 	"context"
@@ -21,9 +21,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// sources looks up the images that requests name, with the caller's own login,
+// Sources looks up the images that requests name, with the caller's own login,
 // and remembers for a moment what each caller was shown.
-type sources struct {
+type Sources struct {
 	client   *upstream.Client
 	keychain *caller.Keychain
 	known    *memo.Memo[sourceKey, digest.Digest]
@@ -49,9 +49,9 @@ const sourceTTL = time.Minute
 // meanwhile, in bytes, about.
 const includedMemory = 16 << 20
 
-func newSources(d Deps) *sources {
-	return &sources{
-		client: d.Upstream, keychain: d.Keychain,
+func New(client *upstream.Client, keychain *caller.Keychain) *Sources {
+	return &Sources{
+		client: client, keychain: keychain,
 		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
@@ -64,23 +64,23 @@ func newSources(d Deps) *sources {
 	}
 }
 
-// resolve returns the digest that the image has now. fault.Invalid, naming the field
+// Resolve returns the digest that the image has now. fault.Invalid, naming the field
 // and the image, when the caller cannot read it
 // (gateway/contract/container-service.md#source-images).
-func (s *sources) resolve(ctx context.Context, who caller.ID, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
+func (s *Sources) Resolve(ctx context.Context, who caller.ID, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
 	access, err := s.keychain.Access(ctx, who, image.Registry, image.Repository)
 	if err != nil {
 		return "", access, err
 	}
 	d, err := s.digest(ctx, sourceKey{access, image})
 	if err != nil {
-		return "", access, unreadable(field, image, access, err)
+		return "", access, Unreadable(field, image, access, err)
 	}
 	return d, access, nil
 }
 
-// isPublic says whether an image can be read without any login.
-func (s *sources) isPublic(ctx context.Context, field string, image oci.Reference) (bool, error) {
+// IsPublic says whether an image can be read without any login.
+func (s *Sources) IsPublic(ctx context.Context, field string, image oci.Reference) (bool, error) {
 	_, err := s.digest(ctx, sourceKey{upstream.Access{}, image})
 	switch {
 	case err == nil:
@@ -88,24 +88,29 @@ func (s *sources) isPublic(ctx context.Context, field string, image oci.Referenc
 	case errors.Is(err, fault.Unauthenticated), errors.Is(err, fault.Denied), errors.Is(err, fault.NotFound):
 		return false, nil
 	}
-	return false, unreadable(field, image, upstream.Access{}, err)
+	return false, Unreadable(field, image, upstream.Access{}, err)
 }
 
-func (s *sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
+// At returns the digest that an image has now, of a caller whose access is known.
+func (s *Sources) At(ctx context.Context, access upstream.Access, image oci.Reference) (digest.Digest, error) {
+	return s.digest(ctx, sourceKey{access, image})
+}
+
+func (s *Sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
 	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
 	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) {
 		return s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
 	})
 }
 
-// layers are those that an included image has for a platform.
-func (s *sources) layers(ctx context.Context, in inclusion, p ocispec.Platform) ([]oci.Layer, error) {
-	key := includedKey{sourceKey{in.access, in.source}, platforms.Format(p)}
+// Layers are those that an included image has for a platform.
+func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) ([]oci.Layer, error) {
+	key := includedKey{sourceKey{in.Access, in.Source}, platforms.Format(p)}
 	layers, err := s.included.Get(ctx, key, func(ctx context.Context) ([]oci.Layer, error) {
 		ctx, done := s.client.Hold(ctx)
 		defer done()
-		src := s.client.Source(upstream.Repository{Host: in.source.Registry, Name: in.source.Repository}, in.access)
-		root, err := src.Manifest(ctx, in.source.Digest)
+		src := s.client.Source(upstream.Repository{Host: in.Source.Registry, Name: in.Source.Repository}, in.Access)
+		root, err := src.Manifest(ctx, in.Source.Digest)
 		if err != nil {
 			return nil, err
 		}
@@ -116,27 +121,27 @@ func (s *sources) layers(ctx context.Context, in inclusion, p ocispec.Platform) 
 		return out, err
 	})
 	if e, ok := fault.As(err); ok && errors.Is(e, fault.Invalid) {
-		return nil, fault.Invalid.New(fmt.Sprintf("%s: %s cannot be included: %s", in.field, in.image, e.Public), e)
+		return nil, fault.Invalid.New(fmt.Sprintf("%s: %s cannot be included: %s", in.Field, in.Image, e.Public), e)
 	}
-	return layers, unreadable(in.field, in.image, in.access, err)
+	return layers, Unreadable(in.Field, in.Image, in.Access, err)
 }
 
-// includedLayer is a layer of an image as it is kept.
-func includedLayer(l oci.Layer, from *containerv1.LayerOrigin) *containerv1.Layer {
+// Layer is a layer of an image as it is kept.
+func Layer(l oci.Layer, from *containerv1.LayerOrigin) *containerv1.Layer {
 	origin := proto.CloneOf(from)
 	origin.MediaType = l.MediaType
 	return &containerv1.Layer{GzipDigest: l.GzipDigest.String(), GzipSize: proto.Int64(l.Size), TarDigest: l.TarDigest.String(), IncludedFrom: origin}
 }
 
-// unreadable says which image it is that cannot be had.
-func unreadable(field string, image oci.Reference, a upstream.Access, err error) error {
+// Unreadable says which image it is that cannot be had.
+func Unreadable(field string, image oci.Reference, a upstream.Access, err error) error {
 	e, ok := fault.As(err)
 	if !ok {
 		return err
 	}
 	switch {
 	case errors.Is(e, fault.NotFound):
-		return errImageNotFound(field, image, e)
+		return NotFound(field, image, e)
 	case errors.Is(e, fault.Unauthenticated), errors.Is(e, fault.Denied):
 		public := fmt.Sprintf("%s: %s may not be read with the credentials of this request, or does not exist", field, image)
 		if a.Withheld != "" {
@@ -149,14 +154,14 @@ func unreadable(field string, image oci.Reference, a upstream.Access, err error)
 	return err
 }
 
-// augmentedDigest is the digest of an image asked for by digest, after
+// AugmentedDigest is the digest of an image asked for by digest, after
 // augmentation: it goes into the name that is returned.
-func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p ocispec.Platform) (digest.Digest, error) {
+func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p ocispec.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
 	src := s.client.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)
 	if err != nil {
-		return "", unreadable("containerImage", image, a, err)
+		return "", Unreadable("containerImage", image, a, err)
 	}
 	out, err := oci.Augment(ctx, src, root, add, p)
 	if errors.Is(err, fault.NotFound) {
@@ -164,7 +169,13 @@ func (s *sources) augmentedDigest(ctx context.Context, image oci.Reference, a up
 		return "", fault.Invalid.New("containerPlatform: "+e.Public, err)
 	}
 	if err != nil {
-		return "", unreadable("containerImage", image, a, err)
+		return "", Unreadable("containerImage", image, a, err)
 	}
 	return out.Root.Digest, nil
+}
+
+// NotFound is what we say of an image that does not exist, and of one in our own
+// repositories: whether it exists is nobody's business.
+func NotFound(field string, image oci.Reference, cause error) error {
+	return fault.Invalid.New(fmt.Sprintf("%s: %s does not exist", field, image), cause)
 }

@@ -1,4 +1,4 @@
-package container
+package layers
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// unpacking is what one request may still have uncompressed. A few bytes of gzip stand
+// Unpacking is what one request may still have uncompressed. A few bytes of gzip stand
 // for a thousand times as many.
-type unpacking struct {
+type Unpacking struct {
 	// turns are shared by all requests: one for each that may be at it.
 	turns chan struct{}
 	left  int64
@@ -22,9 +22,18 @@ type unpacking struct {
 
 var errUnpacked = errors.New("too much of it uncompressed")
 
+// NewUnpacking is what one request may have uncompressed; who may do so at a time takes a
+// place in turns.
+func NewUnpacking(turns chan struct{}) *Unpacking {
+	return &Unpacking{turns: turns, left: limits.LayersExpanded}
+}
+
+// Spent is how many bytes were uncompressed.
+func (u *Unpacking) Spent() int64 { return limits.LayersExpanded - u.left }
+
 // tarDigest is that of the uncompressed content. It waits for its turn, and ends with
 // ctx.
-func (u *unpacking) tarDigest(ctx context.Context, gz []byte) (digest.Digest, error) {
+func (u *Unpacking) tarDigest(ctx context.Context, gz []byte) (digest.Digest, error) {
 	select {
 	case u.turns <- struct{}{}:
 		defer func() { <-u.turns }()
