@@ -1,3 +1,5 @@
+// Package layers holds what a request says of its layers against what they are: those that
+// come with it, and those at an address.
 package layers
 
 import (
@@ -57,6 +59,7 @@ func lately[K comparable](d time.Duration) *otter.Cache[K, struct{}] {
 	return otter.Must(&otter.Options[K, struct{}]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[K, struct{}](d)})
 }
 
+// NewLinks makes one that remembers nothing yet.
 func NewLinks(c *upstream.Client, log *slog.Logger) *Links {
 	return &Links{
 		client: c, log: log, turns: make(chan struct{}, limits.LayerFetches), reading: map[string]int{},

@@ -101,8 +101,8 @@ func (r Request) GivenAmong(images []oci.Reference) []*containerv1.Source {
 	return out
 }
 
-// inclusions are layers of other images; the zero value is none.
-type inclusions struct {
+// Inclusions are layers of other images; the zero value is none.
+type Inclusions struct {
 	Layers []*containerv1.Layer
 	// Until is when the first of the names ends that this service gave out, and that were
 	// the right to read an image; zero for never.
@@ -110,7 +110,7 @@ type inclusions struct {
 }
 
 // EndBy notes that a name ends; a zero one does not.
-func (i *inclusions) EndBy(until time.Time) {
+func (i *Inclusions) EndBy(until time.Time) {
 	if i.Until.IsZero() || !until.IsZero() && until.Before(i.Until) {
 		i.Until = until
 	}

@@ -1,3 +1,6 @@
+// Package request is what a container request says: its fields held to their rules, and the
+// recipes and content digests that follow from them. It asks nobody: what others know, such
+// as the packages that it stands for, is handed in.
 package request
 
 import (
@@ -26,7 +29,7 @@ type Request struct {
 	// Foreseen is what its Conda packages stand for; the zero value is not known.
 	Foreseen Foreseen
 	// Included is what its includes stand for; the zero value is nothing.
-	Included inclusions
+	Included Inclusions
 	// Given are the images of the service's own repository that the recipe may read, by
 	// digest, with the scope of each ("" is everybody's); nil for none.
 	Given map[oci.Reference]string
@@ -83,6 +86,7 @@ func (r *Request) ReadContent(deprecated bool, usual conda.Images) error {
 // Platform is that of an image.
 func (r Request) Platform() ocispec.Platform { return r.Platforms[0] }
 
+// IsSif says whether a Singularity image is wanted.
 func (r Request) IsSif() bool { return r.Raw.GetFormat() == FormatSif }
 
 // AddsToSif says whether the file itself has to hold what the request adds, since nothing

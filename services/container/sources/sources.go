@@ -1,3 +1,4 @@
+// Package sources looks up the images that requests name, with the caller's own login.
 package sources
 
 import (

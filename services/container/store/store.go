@@ -1,3 +1,6 @@
+// Package store owns the tables container_*: requests, the digests that their names have
+// stood for, layers that came with requests, and locks. It decides nothing, and speaks to
+// nobody but the database.
 package store
 
 import (
@@ -23,6 +26,7 @@ type Store struct {
 	requests *sqldb.Together
 }
 
+// New takes a database that has the tables, or will have them before it is asked.
 func New(db *sqldb.DB) Store {
 	return Store{db: db, requests: db.Together(`
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
@@ -53,6 +57,7 @@ func (r Record) Works(now time.Time) error {
 	return nil
 }
 
+// Insert keeps a request under the key of its token, which is not kept.
 func (s Store) Insert(ctx context.Context, r Record) error {
 	request, err := proto.Marshal(r.Request)
 	if err != nil {
@@ -113,6 +118,7 @@ func scanned(row interface{ Scan(into ...any) error }) (Record, error) {
 	return r, nil
 }
 
+// Unknown is the fault.NotFound of a request that is not there, or no longer.
 func Unknown(cause error) error {
 	return fault.NotFound.New("There is no such container request, or it has expired", cause)
 }
@@ -136,6 +142,7 @@ func (s Store) digests(ctx context.Context, key string) ([]string, error) {
 	return out, rows.Err()
 }
 
+// AddDigest keeps one more digest that a request, by key, stands for now.
 func (s Store) AddDigest(ctx context.Context, key, digest string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_digests (request_id, digest, recorded_at) VALUES ($1, $2, $3)
@@ -190,6 +197,7 @@ func (s Store) Unsent(ctx context.Context, now time.Time) (map[string]time.Time,
 	return out, rows.Err()
 }
 
+// MarkSent notes that everybody was told that a token, or a key, is revoked.
 func (s Store) MarkSent(ctx context.Context, token string) error {
 	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id IN ($1, $2)`, tokens.KeyOf(token), token)
 	return err
@@ -217,6 +225,7 @@ func (s Store) ExtendLayer(ctx context.Context, digest string, until time.Time) 
 	return n > 0, err
 }
 
+// PutLayer keeps a layer until then, and a day; one that is there lives as long at least.
 func (s Store) PutLayer(ctx context.Context, digest string, content []byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_layers (digest, content, expires_at) VALUES ($1, $2, $3)
@@ -236,11 +245,13 @@ func (s Store) Layer(ctx context.Context, digest string) ([]byte, error) {
 	return content, err
 }
 
+// DeleteLayers removes those that have expired.
 func (s Store) DeleteLayers(ctx context.Context, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM container_layers WHERE expires_at < $1`, sqldb.Micros(now))
 	return err
 }
 
+// DeleteRequests removes those that expired before a moment, and their digests.
 func (s Store) DeleteRequests(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		DELETE FROM container_digests WHERE request_id IN (SELECT id FROM container_requests WHERE expires_at < $1)`,

@@ -38,7 +38,7 @@ func (s Store) OfBuild(ctx context.Context, buildID string, who *platformv1.Iden
 
 // OfUser lists a user's requests that come after a place, the newest first, whatever the
 // workspace.
-func (s Store) OfUser(ctx context.Context, who *platformv1.Identity, from place, most int) ([]Record, error) {
+func (s Store) OfUser(ctx context.Context, who *platformv1.Identity, from Place, most int) ([]Record, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT `+columns+` FROM container_requests
 		WHERE endpoint = $1 AND endpoint <> '' AND user_id = $2 AND (created_at, id) < ($3, $4)
@@ -58,26 +58,27 @@ func (s Store) OfUser(ctx context.Context, who *platformv1.Identity, from place,
 	return out, rows.Err()
 }
 
-// place is where in the list of a user's requests a page ends: at the last one shown.
-type place struct {
+// Place is where in the list of a user's requests a page ends: at the last one shown.
+type Place struct {
 	created int64
 	key     string
 }
 
-func PlaceOf(r Record) place { return place{sqldb.Micros(r.Created), r.Key} }
+// PlaceOf is the place after a record.
+func PlaceOf(r Record) Place { return Place{sqldb.Micros(r.Created), r.Key} }
 
 // String is the place as a page token.
-func (p place) String() string { return strconv.FormatInt(p.created, 10) + "." + p.key }
+func (p Place) String() string { return strconv.FormatInt(p.created, 10) + "." + p.key }
 
 // ReadPlace reads a page token; "" is before the newest request.
-func ReadPlace(text string) (place, error) {
+func ReadPlace(text string) (Place, error) {
 	if text == "" {
-		return place{created: math.MaxInt64}, nil
+		return Place{created: math.MaxInt64}, nil
 	}
 	created, key, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(created, 10, 64)
 	if err != nil || n < 0 || !tokens.IsKey(key) {
-		return place{}, fault.Invalid.New("pageToken is none that a page of this list came with", err)
+		return Place{}, fault.Invalid.New("pageToken is none that a page of this list came with", err)
 	}
-	return place{n, key}, nil
+	return Place{n, key}, nil
 }

@@ -17,7 +17,7 @@ func FuzzPageToken(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if text == "" && p != (place{created: math.MaxInt64}) {
+		if text == "" && p != (Place{created: math.MaxInt64}) {
 			t.Errorf("the beginning is %v", p)
 		}
 		if again, err := ReadPlace(p.String()); text != "" && (err != nil || again != p) {

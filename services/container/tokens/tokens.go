@@ -1,3 +1,5 @@
+// Package tokens makes the tokens in names, and keeps the live ones at hand in Redis. What
+// is kept anywhere is a token's key; SQL, which has every request, is the truth.
 package tokens
 
 import (
@@ -80,6 +82,7 @@ const (
 	fieldDigest  = "d:"
 )
 
+// ErrRevoked is why a token gives no plan any more.
 var ErrRevoked = errors.New("the token is revoked")
 
 func keyIn(token string) string { return "container:token:" + KeyOf(token) }

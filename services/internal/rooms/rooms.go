@@ -105,7 +105,23 @@ func Rules() []Rule {
 		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
-		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/conda", "services/container/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/..."), Never: []string{buildkit}},
+		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
+		{Package: "services/container/store", May: []string{
+			"proto/gen/...", "services/container/tokens", "services/internal/fault", "services/internal/limits", sqlRoom,
+		}, Never: []string{redis}},
+		{Package: "services/container/request", May: []string{
+			"proto/gen/...", "services/container/conda", "services/container/dockerfile", "services/internal/caller", "services/internal/fault",
+			"services/internal/limits", "services/internal/oci",
+		}, Never: []string{sql, redis}},
+		{Package: "services/container/layers", May: []string{
+			"proto/gen/...", "services/container/request", "services/internal/fault", "services/internal/limits", "services/internal/memo",
+			"services/internal/rpc", "services/internal/upstream",
+		}, Never: []string{sql, redis}},
+		{Package: "services/container/sources", May: []string{
+			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci",
+			"services/internal/upstream",
+		}, Never: []string{sql, redis}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",
 		}},
