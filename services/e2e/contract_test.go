@@ -24,15 +24,7 @@ func firstLayer(t *testing.T, index v1.ImageIndex) string {
 	if !ok {
 		t.Fatal("the index has no image")
 	}
-	layers, err := img.Layers()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := layers[0].Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d.String()
+	return digestsOf(t, img)[0]
 }
 
 // TestContract replays the documented examples against the whole program.
