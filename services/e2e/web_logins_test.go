@@ -34,96 +34,100 @@ func TestWebPageOfLogins(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, labPackages)
 	})
-	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
-	b := openTab(t, browser, p.url+"/view/logins")
-	b.signIn(adminToken)
-	b.fill("#registry", up.Host)
-	b.fill("#user", testkit.User)
-	b.fill("#password", "wrong"+kb.Enter)
-	b.await(`document.querySelector(".failed .why")?.innerText.includes("does not accept this login")`)
-	b.await(`document.querySelector(".empty")`)
-	b.good("login of a registry refused", p.url)
-	b.fill("#password", testkit.Password+kb.Enter)
-	b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 1`)
-	b.await(`document.querySelector("#password").value === ""`)
+	s := bare(channel.URL)
+	s["master_key_file"] = newMasterKey(t)
+	eachShape(t, []string{up.Host}, s, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/view/logins")
+		b.signIn(adminToken)
+		b.fill("#registry", up.Host)
+		b.fill("#user", testkit.User)
+		b.fill("#password", "wrong"+kb.Enter)
+		b.await(`document.querySelector(".failed .why")?.innerText.includes("does not accept this login")`)
+		b.await(`document.querySelector(".empty")`)
+		b.good("login of a registry refused", p.url)
+		b.fill("#password", testkit.Password+kb.Enter)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 1`)
+		b.await(`document.querySelector("#password").value === ""`)
 
-	b.eval(`document.querySelector("[value=conda]").click()`)
-	b.fill("#registry", channel.URL+"/private")
-	b.fill("#password", "wrong"+kb.Enter)
-	b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
-	b.fill("#password", "let me in"+kb.Enter)
-	b.await(`document.querySelector(".verdict.good")?.innerText.includes("answers with this login") && document.querySelectorAll(".rows li").length === 2`)
-	b.good("logins", p.url)
-	if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
-		t.Error("a password is still in the page")
-	}
-	// A workspace's own is tried as well, as one of the workspace.
-	lab := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "lab", "fullName": "lab"}}, "Authorization", "Bearer "+p.token).json(t)
-	org, _ := lab["organization"].(map[string]any)
-	p.call(http.MethodPost, fmt.Sprintf("/api/orgs/%.0f/workspaces", org["orgId"]), map[string]any{"workspace": map[string]any{"name": "rnaseq", "fullName": "rnaseq", "visibility": "PRIVATE"}}, "Authorization", "Bearer "+p.token)
-	b.eval("location.reload()")
-	b.await(`document.querySelector("#space option:last-child")?.innerText.includes("rnaseq")`)
-	b.eval(`const s = document.querySelector("#space"); s.value = s.options[s.options.length - 1].value; s.dispatchEvent(new Event("change", {bubbles: true}))`)
-	b.await(`document.querySelector(".empty")`)
-	b.eval(`document.querySelector("[value=conda]").click()`)
-	b.fill("#registry", channel.URL+"/theirs")
-	b.fill("#password", "wrong"+kb.Enter)
-	b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
-	b.fill("#password", "let me in"+kb.Enter)
-	b.await(`document.querySelector(".verdict.good")?.innerText.includes("somebody of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
-	b.eval(`const t = document.querySelector("#space"); t.value = t.options[0].value; t.dispatchEvent(new Event("change", {bubbles: true}))`)
-	b.await(`document.querySelectorAll(".rows li").length === 2`)
+		b.eval(`document.querySelector("[value=conda]").click()`)
+		b.fill("#registry", channel.URL+"/private")
+		b.fill("#password", "wrong"+kb.Enter)
+		b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+		b.fill("#password", "let me in"+kb.Enter)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("answers with this login") && document.querySelectorAll(".rows li").length === 2`)
+		b.good("logins", p.url)
+		if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
+			t.Error("a password is still in the page")
+		}
+		// A workspace's own is tried as well, as one of the workspace.
+		lab := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "lab", "fullName": "lab"}}, "Authorization", "Bearer "+p.token).json(t)
+		org, _ := lab["organization"].(map[string]any)
+		p.call(http.MethodPost, fmt.Sprintf("/api/orgs/%.0f/workspaces", org["orgId"]), map[string]any{"workspace": map[string]any{"name": "rnaseq", "fullName": "rnaseq", "visibility": "PRIVATE"}}, "Authorization", "Bearer "+p.token)
+		b.eval("location.reload()")
+		b.await(`document.querySelector("#space option:last-child")?.innerText.includes("rnaseq")`)
+		b.eval(`const s = document.querySelector("#space"); s.value = s.options[s.options.length - 1].value; s.dispatchEvent(new Event("change", {bubbles: true}))`)
+		b.await(`document.querySelector(".empty")`)
+		b.eval(`document.querySelector("[value=conda]").click()`)
+		b.fill("#registry", channel.URL+"/theirs")
+		b.fill("#password", "wrong"+kb.Enter)
+		b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+		b.fill("#password", "let me in"+kb.Enter)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("somebody of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
+		b.eval(`const t = document.querySelector("#space"); t.value = t.options[0].value; t.dispatchEvent(new Event("change", {bubbles: true}))`)
+		b.await(`document.querySelectorAll(".rows li").length === 2`)
 
-	for range 2 {
-		b.eval(`document.querySelector(".rows button").focus()`)
-		b.press(kb.Enter)
-		b.await(`document.activeElement.innerText.startsWith("Yes, remove")`)
-		before := b.text(`document.querySelectorAll(".rows li").length`)
-		b.press(kb.Enter)
-		b.await(`document.querySelectorAll(".rows li").length < ` + before)
-	}
-	if r := p.call(http.MethodGet, "/api/credentials", nil, "Authorization", "Bearer "+p.token); !strings.Contains(string(r.body), "[]") {
-		t.Errorf("still kept: %s", r.body)
-	}
+		for range 2 {
+			b.eval(`document.querySelector(".rows button").focus()`)
+			b.press(kb.Enter)
+			b.await(`document.activeElement.innerText.startsWith("Yes, remove")`)
+			before := b.text(`document.querySelectorAll(".rows li").length`)
+			b.press(kb.Enter)
+			b.await(`document.querySelectorAll(".rows li").length < ` + before)
+		}
+		if r := p.call(http.MethodGet, "/api/credentials", nil, "Authorization", "Bearer "+p.token); !strings.Contains(string(r.body), "[]") {
+			t.Errorf("still kept: %s", r.body)
+		}
+	})
 }
 
 // TestWebPageOfWorkspaces makes an organisation and a workspace, and lets somebody in.
 func TestWebPageOfWorkspaces(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p := oneProcess(t, common(t, nil, nil))
-	eve := p.newUser("eve")
-	b := openTab(t, browser, p.url+"/view/workspaces")
-	b.signIn(adminToken)
-	b.await(`document.querySelector(".empty")`)
-	b.good("no workspaces", p.url)
-	b.fill("#organisation", "no name"+kb.Enter)
-	b.await(`document.querySelector(".problem")?.innerText.includes("name")`)
-	b.fill("#organisation", "lab"+kb.Enter)
-	b.await(`document.querySelector(".head h2")?.innerText === "lab"`)
-	b.eval(`document.querySelector("[id^=workspace-]").focus()`)
-	b.press("rnaseq" + kb.Enter)
-	b.await(`document.querySelector(".rows .what a")?.innerText === "rnaseq"`)
-	b.good("workspaces", p.url)
-	b.eval(`document.querySelector(".rows .what a").focus()`)
-	b.press(kb.Enter)
-	b.fill("#who", "nobody at all"+kb.Enter)
-	b.await(`document.querySelector(".problem")?.innerText`)
-	b.fill("#who", "eve"+kb.Enter)
-	b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText === "eve")`)
-	row := `[...document.querySelectorAll(".rows li")].find((l) => l.innerText.startsWith("eve"))`
-	b.eval(row + `.querySelector("select").value = "view"; ` + row + `.querySelector("select").dispatchEvent(new Event("change"))`)
-	b.await(row + `?.querySelector("select").value === "view"`)
-	b.good("participants", p.url)
-	b.await(`!document.querySelector(".problem")`)
+	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		eve := p.newUser("eve")
+		b := openTab(t, browser, p.url+"/view/workspaces")
+		b.signIn(adminToken)
+		b.await(`document.querySelector(".empty")`)
+		b.good("no workspaces", p.url)
+		b.fill("#organisation", "no name"+kb.Enter)
+		b.await(`document.querySelector(".problem")?.innerText.includes("name")`)
+		b.fill("#organisation", "lab"+kb.Enter)
+		b.await(`document.querySelector(".head h2")?.innerText === "lab"`)
+		b.eval(`document.querySelector("[id^=workspace-]").focus()`)
+		b.press("rnaseq" + kb.Enter)
+		b.await(`document.querySelector(".rows .what a")?.innerText === "rnaseq"`)
+		b.good("workspaces", p.url)
+		b.eval(`document.querySelector(".rows .what a").focus()`)
+		b.press(kb.Enter)
+		b.fill("#who", "nobody at all"+kb.Enter)
+		b.await(`document.querySelector(".problem")?.innerText`)
+		b.fill("#who", "eve"+kb.Enter)
+		b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText === "eve")`)
+		row := `[...document.querySelectorAll(".rows li")].find((l) => l.innerText.startsWith("eve"))`
+		b.eval(row + `.querySelector("select").value = "view"; ` + row + `.querySelector("select").dispatchEvent(new Event("change"))`)
+		b.await(row + `?.querySelector("select").value === "view"`)
+		b.good("participants", p.url)
+		b.await(`!document.querySelector(".problem")`)
 
-	theirs := openTab(t, browser, p.url+"/view/workspaces")
-	theirs.signIn(eve)
-	theirs.await(`document.querySelector(".rows .note")?.innerText.includes("view")`)
-	b.eval(row + `.querySelector("button").click()`)
-	b.await(row + `.querySelector(".bad")`)
-	b.eval(row + `.querySelector(".bad").click()`)
-	b.await("!" + row)
+		theirs := openTab(t, browser, p.url+"/view/workspaces")
+		theirs.signIn(eve)
+		theirs.await(`document.querySelector(".rows .note")?.innerText.includes("view")`)
+		b.eval(row + `.querySelector("button").click()`)
+		b.await(row + `.querySelector(".bad")`)
+		b.eval(row + `.querySelector(".bad").click()`)
+		b.await("!" + row)
+	})
 }
 
 // TestWebPageOfOperators shows counts to the administrator, and to nobody else that they
@@ -131,53 +135,54 @@ func TestWebPageOfWorkspaces(t *testing.T) {
 func TestWebPageOfOperators(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p, base := webProgram(t)
-	eve := p.newUser("eve")
-	b := openTab(t, browser, p.url+"/view/runs")
-	b.signIn(adminToken)
-	if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, "samtools"), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
-		t.Fatalf("%d %s", r.status, r.body)
-	} else {
-		pull(t, text(r.json(t), "targetImage"), "amd64")
-	}
-	if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=samtools", nil); r.status != http.StatusOK {
-		t.Fatalf("%d %s", r.status, r.body)
-	}
-	b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
-	b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)
-	b.await(`document.querySelectorAll(".plot").length === 2`)
-	b.await(`document.querySelectorAll(".rows:not(.workers) li").length >= 4`)
-	b.await(`document.querySelector(".workers .note")?.innerText.includes("conda/")`)
-	for _, c := range []struct {
-		header []string
-		status int
-	}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
-		for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels"} {
-			if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
-				t.Errorf("%s is answered %d to %v, want %d", path, r.status, c.header, c.status)
+	eachWebProgram(t, func(t *testing.T, p *program, base string) {
+		eve := p.newUser("eve")
+		b := openTab(t, browser, p.url+"/view/runs")
+		b.signIn(adminToken)
+		if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, "samtools"), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+			t.Fatalf("%d %s", r.status, r.body)
+		} else {
+			pull(t, text(r.json(t), "targetImage"), "amd64")
+		}
+		if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=samtools", nil); r.status != http.StatusOK {
+			t.Fatalf("%d %s", r.status, r.body)
+		}
+		b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
+		b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)
+		b.await(`document.querySelectorAll(".plot").length === 2`)
+		b.await(`document.querySelectorAll(".rows:not(.workers) li").length >= 4`)
+		b.await(`document.querySelector(".workers .note")?.innerText.includes("conda/")`)
+		for _, c := range []struct {
+			header []string
+			status int
+		}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
+			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels"} {
+				if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
+					t.Errorf("%s is answered %d to %v, want %d", path, r.status, c.header, c.status)
+				}
 			}
 		}
-	}
-	if err := within(time.Minute, func() error {
-		b.eval("location.reload()")
-		b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button") &&
-			document.querySelector('[aria-label="Conda channels"] tbody')?.innerText.includes("conda-forge")`)
-		if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
-			return fmt.Errorf("the days are %s", rows)
+		if err := within(time.Minute, func() error {
+			b.eval("location.reload()")
+			b.await(`document.querySelectorAll(".plot").length === 2 && document.querySelector(".workers li") && document.querySelector("table button") &&
+				document.querySelector('[aria-label="Conda channels"] tbody')?.innerText.includes("conda-forge")`)
+			if rows := b.text(`[...document.querySelectorAll(".behind tr")].map((r) => [...r.children].map((c) => c.textContent).join(" ")).join()`); !strings.Contains(rows, time.Now().UTC().Format(time.DateOnly)+" 1") {
+				return fmt.Errorf("the days are %s", rows)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
 		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	b.good("service", p.url)
+		b.good("service", p.url)
 
-	b = openTab(t, browser, p.url+"/view/runs")
-	b.signIn(eve)
-	b.await(`document.querySelector(".empty")`)
-	if places := b.text(`document.querySelector(".places").innerText`); strings.Contains(places, "Service") {
-		t.Errorf("eve is offered %s", places)
-	}
-	b.visit(p.url + "/view/service")
-	b.await(`document.querySelectorAll(".failed .why").length === 5 && document.querySelector(".failed .why").innerText.includes("administrator")`)
-	b.good("service refused", p.url)
+		b = openTab(t, browser, p.url+"/view/runs")
+		b.signIn(eve)
+		b.await(`document.querySelector(".empty")`)
+		if places := b.text(`document.querySelector(".places").innerText`); strings.Contains(places, "Service") {
+			t.Errorf("eve is offered %s", places)
+		}
+		b.visit(p.url + "/view/service")
+		b.await(`document.querySelectorAll(".failed .why").length === 5 && document.querySelector(".failed .why").innerText.includes("administrator")`)
+		b.good("service refused", p.url)
+	})
 }

@@ -118,30 +118,31 @@ func TestWebPageSaysThatOneIsSignedOut(t *testing.T) {
 func TestWebPageOfTokens(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p := oneProcess(t, common(t, nil, nil))
-	b := openTab(t, browser, p.url+"/view/tokens")
-	b.signIn(adminToken)
-	b.await(`document.querySelector("#name")`)
-	b.eval(`document.querySelector("#name").focus()`)
-	b.press(probe + kb.Enter) // the field takes 50 characters of it
-	b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText.startsWith("<img"))`)
-	b.await(`document.querySelector(".copied code")`)
-	secret := b.text(`document.querySelector(".copied code").innerText`)
-	if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusOK {
-		t.Errorf("the new token is answered %d", r.status)
-	}
-	b.good("tokens", p.url)
-	b.eval("location.reload()")
-	b.await(`document.querySelectorAll(".rows li").length === 2 && !document.querySelector(".copied")`)
-	b.eval(`[...document.querySelectorAll(".rows li")].find((l) => l.innerText.includes("<img")).querySelector("button").focus()`)
-	b.press(kb.Enter)
-	b.await(`document.activeElement.innerText.startsWith("Yes, revoke")`)
-	b.press(kb.Enter)
-	b.await(`document.querySelectorAll(".rows li").length === 1`)
-	if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusForbidden {
-		t.Errorf("the revoked token is answered %d", r.status)
-	}
-	b.harmless()
+	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		b := openTab(t, browser, p.url+"/view/tokens")
+		b.signIn(adminToken)
+		b.await(`document.querySelector("#name")`)
+		b.eval(`document.querySelector("#name").focus()`)
+		b.press(probe + kb.Enter) // the field takes 50 characters of it
+		b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText.startsWith("<img"))`)
+		b.await(`document.querySelector(".copied code")`)
+		secret := b.text(`document.querySelector(".copied code").innerText`)
+		if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusOK {
+			t.Errorf("the new token is answered %d", r.status)
+		}
+		b.good("tokens", p.url)
+		b.eval("location.reload()")
+		b.await(`document.querySelectorAll(".rows li").length === 2 && !document.querySelector(".copied")`)
+		b.eval(`[...document.querySelectorAll(".rows li")].find((l) => l.innerText.includes("<img")).querySelector("button").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.activeElement.innerText.startsWith("Yes, revoke")`)
+		b.press(kb.Enter)
+		b.await(`document.querySelectorAll(".rows li").length === 1`)
+		if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusForbidden {
+			t.Errorf("the revoked token is answered %d", r.status)
+		}
+		b.harmless()
+	})
 }
 
 // harmless checks that nothing that was shown was run.
@@ -327,22 +328,23 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 func TestWebPageOfBuilds(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p, base := webProgram(t)
-	b := openTab(t, browser, p.url+"/view/mine")
-	b.signIn(adminToken)
-	b.await(`document.querySelector(".empty")`)
-	b.good("no builds", p.url)
-	for _, name := range []string{"samtools", "sambamba", "broken"} {
-		if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, name), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
-			t.Fatalf("%d %s", r.status, r.body)
+	eachWebProgram(t, func(t *testing.T, p *program, base string) {
+		b := openTab(t, browser, p.url+"/view/mine")
+		b.signIn(adminToken)
+		b.await(`document.querySelector(".empty")`)
+		b.good("no builds", p.url)
+		for _, name := range []string{"samtools", "sambamba", "broken"} {
+			if r := p.call(http.MethodPost, "/v1alpha2/container", environment(base, name), "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+				t.Fatalf("%d %s", r.status, r.body)
+			}
 		}
-	}
-	b.eval("location.reload()")
-	b.await(`document.querySelectorAll(".rows .state.good").length === 2 && document.querySelectorAll(".rows .state.bad").length === 1`) // by itself
-	b.good("builds", p.url)
-	b.eval(`document.querySelector(".rows a").focus()`)
-	b.press(kb.Enter)
-	b.await(`document.querySelector("h1.id")`)
+		b.eval("location.reload()")
+		b.await(`document.querySelectorAll(".rows .state.good").length === 2 && document.querySelectorAll(".rows .state.bad").length === 1`) // by itself
+		b.good("builds", p.url)
+		b.eval(`document.querySelector(".rows a").focus()`)
+		b.press(kb.Enter)
+		b.await(`document.querySelector("h1.id")`)
+	})
 }
 
 // TestWebPageOfContainers lists what was asked for by who is signed in, page after page, and

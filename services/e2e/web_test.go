@@ -51,14 +51,29 @@ func webChannel(t *testing.T) *httptest.Server {
 // webProgram also returns the image that packages are put on.
 func webProgram(t *testing.T) (p *program, base string) {
 	t.Helper()
+	plain, s, base := webSettings(t)
+	return oneProcess(t, common(t, plain, s)), base
+}
+
+// eachWebProgram is webProgram in every shape.
+func eachWebProgram(t *testing.T, scenario func(t *testing.T, p *program, base string)) {
+	t.Helper()
+	plain, s, base := webSettings(t)
+	eachCopyShape(t, plain, s, func(t *testing.T, p *program) { scenario(t, p, base) })
+}
+
+// webSettings are those of a program with a channel of its own, and the image that its
+// packages are put on.
+func webSettings(t *testing.T) (plain []string, s settings, base string) {
+	t.Helper()
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
-	s := bare(lab.URL)
+	s = bare(lab.URL)
 	s["conda_channels"] = "conda-forge=" + lab.URL + "/lab,bioconda=" + lab.URL + "/lab"
 	index := testkit.Index(t, true, "amd64", "arm64")
 	base = up.Push(t, "base/index:1", index)
 	up.Push(t, "base/index:signature", referring(t, "signature", index))
 	s["conda_base_image"] = base
-	return oneProcess(t, common(t, []string{up.Host}, s)), base
+	return []string{up.Host}, s, base
 }
 
 const (
