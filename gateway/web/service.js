@@ -98,12 +98,28 @@ function Channels() {
     <tfoot><tr><th scope="row" colspan="3">Together</th><td class="number">${size(all.reduce((sum, c) => sum + (c.size ?? 0), 0))}</td></tr></tfoot></table></div>`;
 }
 
+/** @type {Record<string, string>} what is kept on disk */
+const stores = { images: "Images that were built", blobs: "Blobs of registries, for the next pull", layers: "Layers that came with requests" };
+
+/** How much of the disk is taken. */
+function Storage() {
+  const got = useLoad((signal) => call("GET", "v1alpha2/metrics/storage", { signal }), []);
+  if (!got.value) return html`<${Waiting} of=${got} what="Storage" />`;
+  /** @type {{name: string, size?: number, limit?: number}[]} */
+  const all = got.value.stores ?? [];
+  if (!all.length) return html`<p class="empty">Each role is a process of its own, with its own disk: their metrics say how much it takes (<code>slipway_registry_blob_cache_bytes</code>). Images are at the registry that <code>build_repository</code> names.</p>`;
+  return html`<div class="scroll" tabindex="0" role="region" aria-label="Storage"><table>
+    <thead><tr><th scope="col">On disk</th><th scope="col" class="number">Size</th><th scope="col" class="number">At most</th></tr></thead>
+    <tbody>${all.map((s) => html`<tr key=${s.name}><td>${stores[s.name] ?? s.name}</td><td class="number">${size(s.size ?? 0)}</td><td class="number">${s.limit ? size(s.limit) : "No bound"}</td></tr>`)}</tbody></table></div>`;
+}
+
 export function View() {
   const [org, choose] = useState("");
   return html`<h1>The service</h1>
     ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
     <section><h2>Queue and workers</h2><${Queue} /></section>
     <section><h2>Conda channels</h2><${Channels} /></section>
+    <section><h2>Storage</h2><${Storage} /></section>
     <section><h2>By organisation, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
     <section><h2>What it can do now</h2><${Abilities} /></section>`;
 }

@@ -11,6 +11,7 @@ import (
 func (a *App) buildMetrics() error {
 	d := metrics.Deps{
 		DB: a.db, Bus: a.nats, Metrics: a.reg, Log: a.log.With("room", "metrics"), Now: time.Now, Accounts: a.cfg.MetricsAccounts,
+		Stores: a.stores(),
 	}
 	if conn := a.conns["platform"]; conn != nil {
 		d.Platform = platformv1.NewPlatformServiceClient(conn)

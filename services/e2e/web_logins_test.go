@@ -152,11 +152,13 @@ func TestWebPageOfOperators(t *testing.T) {
 		b.await(`document.querySelectorAll(".plot").length === 2`)
 		b.await(`document.querySelectorAll(".rows:not(.workers) li").length >= 4`)
 		b.await(`document.querySelector(".workers .note")?.innerText.includes("conda/")`)
+		b.await(`/Images that were built\s[1-9].*B\s/.test(document.querySelector('[aria-label="Storage"] tbody')?.innerText) ||
+			[...document.querySelectorAll(".empty")].some((e) => e.innerText.startsWith("Each role is a process of its own"))`)
 		for _, c := range []struct {
 			header []string
 			status int
 		}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
-			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels"} {
+			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels", "/v1alpha2/metrics/storage"} {
 				if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
 					t.Errorf("%s is answered %d to %v, want %d", path, r.status, c.header, c.status)
 				}
@@ -182,7 +184,7 @@ func TestWebPageOfOperators(t *testing.T) {
 			t.Errorf("eve is offered %s", places)
 		}
 		b.visit(p.url + "/view/service")
-		b.await(`document.querySelectorAll(".failed .why").length === 5 && document.querySelector(".failed .why").innerText.includes("administrator")`)
+		b.await(`document.querySelectorAll(".failed .why").length === 6 && document.querySelector(".failed .why").innerText.includes("administrator")`)
 		b.good("service refused", p.url)
 	})
 }

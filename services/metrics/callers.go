@@ -14,6 +14,7 @@ func Callers() rpc.Callers {
 			metricsv1.MetricsService_CountBuilds_FullMethodName,
 			metricsv1.MetricsService_CountPulls_FullMethodName,
 			metricsv1.MetricsService_CountFilesystemPulls_FullMethodName,
+			metricsv1.MetricsService_GetStorage_FullMethodName,
 		}},
 	}
 }

@@ -326,3 +326,31 @@ func year(b *testing.B, db *sqldb.DB) {
 		})
 	}
 }
+
+// TestGetStorage looks at each store of this process, for those who may read counts.
+func TestGetStorage(t *testing.T) {
+	t.Parallel()
+	p, size := newDeployment(t, testkit.SQLite(t)), int64(5)
+	s, err := metrics.New(metrics.Deps{
+		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now, Accounts: p.accounts,
+		Stores: []metrics.Store{{Name: "images", Size: func() (int64, error) { return size, nil }}, {Name: "layers", Limit: 9, Size: func() (int64, error) { return 0, nil }}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _ := testkit.Serve(t, s.Register, "gateway")
+	client := metricsv1.NewMetricsServiceClient(conn)
+	for range 2 {
+		got, err := client.GetStorage(as(t.Context(), "ada:secret"), &metricsv1.GetStorageRequest{})
+		want := &metricsv1.GetStorageResponse{Stores: []*metricsv1.Store{
+			{Name: proto.String("images"), Size: proto.Float64(float64(size))}, {Name: proto.String("layers"), Size: proto.Float64(0), Limit: proto.Float64(9)},
+		}}
+		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
+			t.Errorf("%v %s", err, diff)
+		}
+		size *= 2
+	}
+	if _, err := client.GetStorage(t.Context(), &metricsv1.GetStorageRequest{}); !errors.Is(err, fault.Unauthenticated) {
+		t.Errorf("to nobody: %v", err)
+	}
+}

@@ -41,6 +41,8 @@ type Deps struct {
 	Accounts string
 	// Platform knows its administrator, who may read counts too; nil knows nobody.
 	Platform Platform
+	// Stores are what this process keeps on disk; nil where others do.
+	Stores []Store
 }
 
 // Service implements metricsv1.MetricsServiceServer. Make it with New, then Run

@@ -41,7 +41,7 @@ type Collected struct {
 func (s *Store) Collect(ctx context.Context, k Keep, now time.Time) (Collected, error) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
-	before, err := s.bytes()
+	before, err := s.Bytes()
 	if err != nil {
 		return Collected{}, err
 	}
@@ -56,7 +56,7 @@ func (s *Store) Collect(ctx context.Context, k Keep, now time.Time) (Collected, 
 		if err != nil {
 			return out, err
 		}
-		if out.Left, err = s.bytes(); err != nil {
+		if out.Left, err = s.Bytes(); err != nil {
 			return out, err
 		}
 		out.Freed = before - out.Left
@@ -76,7 +76,7 @@ func (s *Store) Expired(k Keep, now time.Time) ([]Image, error) {
 	if err != nil || k.Size == 0 {
 		return out, err
 	}
-	left, err := s.bytes()
+	left, err := s.Bytes()
 	for _, i := range out {
 		left -= i.Size
 	}
@@ -114,8 +114,8 @@ func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]Image, error) {
 	return all, err
 }
 
-// bytes is what all repositories take up.
-func (s *Store) bytes() (sum int64, err error) {
+// Bytes is what all repositories take up on disk.
+func (s *Store) Bytes() (sum int64, err error) {
 	err = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			if info, err := e.Info(); err == nil {

@@ -4,7 +4,8 @@
 // 	protoc        (unknown)
 // source: slipway/metrics/v1/metrics.proto
 
-// The metrics room: how much the service is used, by day and organisation.
+// The metrics room: how much the service is used, by day and organisation, and what it
+// keeps on disk.
 
 package metricsv1
 
@@ -25,6 +26,154 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetStorageRequest asks for what is on disk.
+type GetStorageRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStorageRequest) Reset() {
+	*x = GetStorageRequest{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStorageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStorageRequest) ProtoMessage() {}
+
+func (x *GetStorageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStorageRequest.ProtoReflect.Descriptor instead.
+func (*GetStorageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{0}
+}
+
+// GetStorageResponse is what is on disk.
+type GetStorageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What takes up room; absent where no process has all of it.
+	Stores        []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStorageResponse) Reset() {
+	*x = GetStorageResponse{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStorageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStorageResponse) ProtoMessage() {}
+
+func (x *GetStorageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStorageResponse.ProtoReflect.Descriptor instead.
+func (*GetStorageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetStorageResponse) GetStores() []*Store {
+	if x != nil {
+		return x.Stores
+	}
+	return nil
+}
+
+// Store is something that keeps content on disk.
+type Store struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "images" for those that were built, "blobs" for those of registries that are kept for
+	// the next pull, or "layers" for those that came with requests.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// How much it takes up, in bytes.
+	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// How much it may take up, in bytes; absent where nothing bounds it.
+	Limit         *float64 `protobuf:"fixed64,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Store) Reset() {
+	*x = Store{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Store) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Store) ProtoMessage() {}
+
+func (x *Store) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Store.ProtoReflect.Descriptor instead.
+func (*Store) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Store) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *Store) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *Store) GetLimit() float64 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
 // CountBuildsRequest says which builds to count.
 type CountBuildsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -38,7 +187,7 @@ type CountBuildsRequest struct {
 
 func (x *CountBuildsRequest) Reset() {
 	*x = CountBuildsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -50,7 +199,7 @@ func (x *CountBuildsRequest) String() string {
 func (*CountBuildsRequest) ProtoMessage() {}
 
 func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -63,7 +212,7 @@ func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsRequest.ProtoReflect.Descriptor instead.
 func (*CountBuildsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{0}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CountBuildsRequest) GetDate() string {
@@ -97,7 +246,7 @@ type CountBuildsResponse struct {
 
 func (x *CountBuildsResponse) Reset() {
 	*x = CountBuildsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +258,7 @@ func (x *CountBuildsResponse) String() string {
 func (*CountBuildsResponse) ProtoMessage() {}
 
 func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +271,7 @@ func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsResponse.ProtoReflect.Descriptor instead.
 func (*CountBuildsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{1}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CountBuildsResponse) GetMetric() string {
@@ -159,7 +308,7 @@ type CountPullsRequest struct {
 
 func (x *CountPullsRequest) Reset() {
 	*x = CountPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -171,7 +320,7 @@ func (x *CountPullsRequest) String() string {
 func (*CountPullsRequest) ProtoMessage() {}
 
 func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -184,7 +333,7 @@ func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CountPullsRequest) GetDate() string {
@@ -216,7 +365,7 @@ type CountPullsResponse struct {
 
 func (x *CountPullsResponse) Reset() {
 	*x = CountPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -228,7 +377,7 @@ func (x *CountPullsResponse) String() string {
 func (*CountPullsResponse) ProtoMessage() {}
 
 func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -241,7 +390,7 @@ func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CountPullsResponse) GetMetric() string {
@@ -278,7 +427,7 @@ type CountFilesystemPullsRequest struct {
 
 func (x *CountFilesystemPullsRequest) Reset() {
 	*x = CountFilesystemPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +439,7 @@ func (x *CountFilesystemPullsRequest) String() string {
 func (*CountFilesystemPullsRequest) ProtoMessage() {}
 
 func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +452,7 @@ func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CountFilesystemPullsRequest) GetDate() string {
@@ -335,7 +484,7 @@ type CountFilesystemPullsResponse struct {
 
 func (x *CountFilesystemPullsResponse) Reset() {
 	*x = CountFilesystemPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -347,7 +496,7 @@ func (x *CountFilesystemPullsResponse) String() string {
 func (*CountFilesystemPullsResponse) ProtoMessage() {}
 
 func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -360,7 +509,7 @@ func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CountFilesystemPullsResponse) GetMetric() string {
@@ -388,7 +537,17 @@ var File_slipway_metrics_v1_metrics_proto protoreflect.FileDescriptor
 
 const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\n" +
-	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a slipway/openapi/v1/options.proto\":\n" +
+	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a slipway/openapi/v1/options.proto\"\x13\n" +
+	"\x11GetStorageRequest\"G\n" +
+	"\x12GetStorageResponse\x121\n" +
+	"\x06stores\x18\x01 \x03(\v2\x19.slipway.metrics.v1.StoreR\x06stores\"|\n" +
+	"\x05Store\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04size\x88\x01\x01\x12\x1f\n" +
+	"\x05limit\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x05limit\x88\x01\x01B\a\n" +
+	"\x05_nameB\a\n" +
+	"\x05_sizeB\b\n" +
+	"\x06_limit\":\n" +
 	"\x12CountBuildsRequest\x12\x12\n" +
 	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\tR\x03org\"\xee\x01\n" +
@@ -424,12 +583,14 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
 	"\a_metricB\b\n" +
-	"\x06_count2\xb9\x03\n" +
+	"\x06_count2\xb9\x04\n" +
 	"\x0eMetricsService\x12\x80\x01\n" +
 	"\vCountBuilds\x12&.slipway.metrics.v1.CountBuildsRequest\x1a'.slipway.metrics.v1.CountBuildsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha2/metrics/builds\x12|\n" +
 	"\n" +
 	"CountPulls\x12%.slipway.metrics.v1.CountPullsRequest\x1a&.slipway.metrics.v1.CountPullsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1alpha2/metrics/pulls\x12\xa5\x01\n" +
-	"\x14CountFilesystemPulls\x12/.slipway.metrics.v1.CountFilesystemPullsRequest\x1a0.slipway.metrics.v1.CountFilesystemPullsResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha2/metrics/filesystem/pullsB4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
+	"\x14CountFilesystemPulls\x12/.slipway.metrics.v1.CountFilesystemPullsRequest\x1a0.slipway.metrics.v1.CountFilesystemPullsResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha2/metrics/filesystem/pulls\x12~\n" +
+	"\n" +
+	"GetStorage\x12%.slipway.metrics.v1.GetStorageRequest\x1a&.slipway.metrics.v1.GetStorageResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha2/metrics/storageB4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
 
 var (
 	file_slipway_metrics_v1_metrics_proto_rawDescOnce sync.Once
@@ -443,33 +604,39 @@ func file_slipway_metrics_v1_metrics_proto_rawDescGZIP() []byte {
 	return file_slipway_metrics_v1_metrics_proto_rawDescData
 }
 
-var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_slipway_metrics_v1_metrics_proto_goTypes = []any{
-	(*CountBuildsRequest)(nil),           // 0: slipway.metrics.v1.CountBuildsRequest
-	(*CountBuildsResponse)(nil),          // 1: slipway.metrics.v1.CountBuildsResponse
-	(*CountPullsRequest)(nil),            // 2: slipway.metrics.v1.CountPullsRequest
-	(*CountPullsResponse)(nil),           // 3: slipway.metrics.v1.CountPullsResponse
-	(*CountFilesystemPullsRequest)(nil),  // 4: slipway.metrics.v1.CountFilesystemPullsRequest
-	(*CountFilesystemPullsResponse)(nil), // 5: slipway.metrics.v1.CountFilesystemPullsResponse
-	nil,                                  // 6: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	nil,                                  // 7: slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	nil,                                  // 8: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	(*GetStorageRequest)(nil),            // 0: slipway.metrics.v1.GetStorageRequest
+	(*GetStorageResponse)(nil),           // 1: slipway.metrics.v1.GetStorageResponse
+	(*Store)(nil),                        // 2: slipway.metrics.v1.Store
+	(*CountBuildsRequest)(nil),           // 3: slipway.metrics.v1.CountBuildsRequest
+	(*CountBuildsResponse)(nil),          // 4: slipway.metrics.v1.CountBuildsResponse
+	(*CountPullsRequest)(nil),            // 5: slipway.metrics.v1.CountPullsRequest
+	(*CountPullsResponse)(nil),           // 6: slipway.metrics.v1.CountPullsResponse
+	(*CountFilesystemPullsRequest)(nil),  // 7: slipway.metrics.v1.CountFilesystemPullsRequest
+	(*CountFilesystemPullsResponse)(nil), // 8: slipway.metrics.v1.CountFilesystemPullsResponse
+	nil,                                  // 9: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	nil,                                  // 10: slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	nil,                                  // 11: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
 }
 var file_slipway_metrics_v1_metrics_proto_depIdxs = []int32{
-	6, // 0: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	7, // 1: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	8, // 2: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
-	0, // 3: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
-	2, // 4: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
-	4, // 5: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
-	1, // 6: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
-	3, // 7: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
-	5, // 8: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
-	6, // [6:9] is the sub-list for method output_type
-	3, // [3:6] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	2,  // 0: slipway.metrics.v1.GetStorageResponse.stores:type_name -> slipway.metrics.v1.Store
+	9,  // 1: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	10, // 2: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	11, // 3: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	3,  // 4: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
+	5,  // 5: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
+	7,  // 6: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
+	0,  // 7: slipway.metrics.v1.MetricsService.GetStorage:input_type -> slipway.metrics.v1.GetStorageRequest
+	4,  // 8: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
+	6,  // 9: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
+	8,  // 10: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
+	1,  // 11: slipway.metrics.v1.MetricsService.GetStorage:output_type -> slipway.metrics.v1.GetStorageResponse
+	8,  // [8:12] is the sub-list for method output_type
+	4,  // [4:8] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_slipway_metrics_v1_metrics_proto_init() }
@@ -477,16 +644,17 @@ func file_slipway_metrics_v1_metrics_proto_init() {
 	if File_slipway_metrics_v1_metrics_proto != nil {
 		return
 	}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[1].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[3].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[5].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[2].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[4].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_metrics_v1_metrics_proto_rawDesc), len(file_slipway_metrics_v1_metrics_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   9,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,8 @@
 // - protoc             (unknown)
 // source: slipway/metrics/v1/metrics.proto
 
-// The metrics room: how much the service is used, by day and organisation.
+// The metrics room: how much the service is used, by day and organisation, and what it
+// keeps on disk.
 
 package metricsv1
 
@@ -24,13 +25,14 @@ const (
 	MetricsService_CountBuilds_FullMethodName          = "/slipway.metrics.v1.MetricsService/CountBuilds"
 	MetricsService_CountPulls_FullMethodName           = "/slipway.metrics.v1.MetricsService/CountPulls"
 	MetricsService_CountFilesystemPulls_FullMethodName = "/slipway.metrics.v1.MetricsService/CountFilesystemPulls"
+	MetricsService_GetStorage_FullMethodName           = "/slipway.metrics.v1.MetricsService/GetStorage"
 )
 
 // MetricsServiceClient is the client API for MetricsService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MetricsService returns counts. Each call needs a metrics account (HTTP
+// MetricsService returns counts, and sizes. Each call needs a metrics account (HTTP
 // basic); NOT_FOUND if metrics are switched off.
 type MetricsServiceClient interface {
 	// CountBuilds counts the builds that were admitted, without requests for an
@@ -42,6 +44,10 @@ type MetricsServiceClient interface {
 	// CountFilesystemPulls counts the pulls of images with a layer of a file
 	// system client.
 	CountFilesystemPulls(ctx context.Context, in *CountFilesystemPullsRequest, opts ...grpc.CallOption) (*CountFilesystemPullsResponse, error)
+	// GetStorage returns how much of the disk the service takes up, where it is one
+	// process. A process for each role has a disk of its own, which its metrics tell of,
+	// and images are at a registry elsewhere: then nothing is listed.
+	GetStorage(ctx context.Context, in *GetStorageRequest, opts ...grpc.CallOption) (*GetStorageResponse, error)
 }
 
 type metricsServiceClient struct {
@@ -82,11 +88,21 @@ func (c *metricsServiceClient) CountFilesystemPulls(ctx context.Context, in *Cou
 	return out, nil
 }
 
+func (c *metricsServiceClient) GetStorage(ctx context.Context, in *GetStorageRequest, opts ...grpc.CallOption) (*GetStorageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStorageResponse)
+	err := c.cc.Invoke(ctx, MetricsService_GetStorage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MetricsServiceServer is the server API for MetricsService service.
 // All implementations must embed UnimplementedMetricsServiceServer
 // for forward compatibility.
 //
-// MetricsService returns counts. Each call needs a metrics account (HTTP
+// MetricsService returns counts, and sizes. Each call needs a metrics account (HTTP
 // basic); NOT_FOUND if metrics are switched off.
 type MetricsServiceServer interface {
 	// CountBuilds counts the builds that were admitted, without requests for an
@@ -98,6 +114,10 @@ type MetricsServiceServer interface {
 	// CountFilesystemPulls counts the pulls of images with a layer of a file
 	// system client.
 	CountFilesystemPulls(context.Context, *CountFilesystemPullsRequest) (*CountFilesystemPullsResponse, error)
+	// GetStorage returns how much of the disk the service takes up, where it is one
+	// process. A process for each role has a disk of its own, which its metrics tell of,
+	// and images are at a registry elsewhere: then nothing is listed.
+	GetStorage(context.Context, *GetStorageRequest) (*GetStorageResponse, error)
 	mustEmbedUnimplementedMetricsServiceServer()
 }
 
@@ -116,6 +136,9 @@ func (UnimplementedMetricsServiceServer) CountPulls(context.Context, *CountPulls
 }
 func (UnimplementedMetricsServiceServer) CountFilesystemPulls(context.Context, *CountFilesystemPullsRequest) (*CountFilesystemPullsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountFilesystemPulls not implemented")
+}
+func (UnimplementedMetricsServiceServer) GetStorage(context.Context, *GetStorageRequest) (*GetStorageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStorage not implemented")
 }
 func (UnimplementedMetricsServiceServer) mustEmbedUnimplementedMetricsServiceServer() {}
 func (UnimplementedMetricsServiceServer) testEmbeddedByValue()                        {}
@@ -192,6 +215,24 @@ func _MetricsService_CountFilesystemPulls_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MetricsService_GetStorage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStorageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MetricsServiceServer).GetStorage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MetricsService_GetStorage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MetricsServiceServer).GetStorage(ctx, req.(*GetStorageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MetricsService_ServiceDesc is the grpc.ServiceDesc for MetricsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -210,6 +251,10 @@ var MetricsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CountFilesystemPulls",
 			Handler:    _MetricsService_CountFilesystemPulls_Handler,
+		},
+		{
+			MethodName: "GetStorage",
+			Handler:    _MetricsService_GetStorage_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
