@@ -18,7 +18,7 @@ import (
 )
 
 // webChannel is a channel of small packages: samtools of two versions, whose newer one
-// does not go with the older htslib, broken, whose artifact is none, and tables, which is
+// does not go with the older htslib, broken, whose artifact is gone, and tables, which is
 // there for two platforms.
 func webChannel(t *testing.T) *httptest.Server {
 	t.Helper()
@@ -39,7 +39,7 @@ func webChannel(t *testing.T) *httptest.Server {
 	good := httputil.NewSingleHostReverseProxy(at)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "broken-") {
-			_, _ = io.WriteString(w, "not what was listed")
+			http.NotFound(w, r)
 			return
 		}
 		good.ServeHTTP(w, r)
