@@ -68,8 +68,8 @@ function Revoke({ request, changed }) {
     changed();
   };
   return html`<section><h2>Until when</h2>
-    <p>${request.expiration ? `The name works until ${moment(request.expiration)}.` : ""} ${isNamed(request) ? "Whoever has it, or the address of this page, can pull; revoke it when it got to somebody that it is not for."
-      : "Whoever has it can pull; revoke it when it got to somebody that it is not for. You, and nobody else, see this page."}</p>
+    <p>${request.expiration ? `The name works until ${moment(request.expiration)}.` : ""} ${isNamed(request) ? "Whoever has it, or the address of this page, can pull; revoke it if it has reached somebody who should not have it."
+      : "Whoever has it can pull; revoke it if it has reached somebody who should not have it. You, and nobody else, see this page."}</p>
     ${sure
       ? html`<p role="status">Nobody can pull by this name then, and a build that nobody else waits for is cancelled.</p>
         <div class="actions"><${Action} title="Revoke it" act=${act} /><button type="button" class="pill" onClick=${() => ask(false)}>Keep it</button></div>`

@@ -69,7 +69,7 @@ export function View() {
   if (busy) return html`<h1>Sign in</h1><p role="status">Signing you in…</p>`;
   const why = problem || thrown.value;
   return html`<h1>Sign in</h1>
-    <p class="lead">${here() ? "For your runs, builds, tokens and logins. Containers are made without, too." : "This page is for people who are signed in."}</p>
+    <p class="lead">${here() ? "For your runs, builds, tokens and logins. Containers can be made without signing in." : "This page is for people who are signed in."}</p>
     ${why && html`<div class="failed" role="alert"><h2>${problem ? "You are not signed in" : "You were signed out"}</h2><p class="why">${why}</p></div>`}
     <${WithToken} go=${go} /><${Elsewhere} />`;
 }

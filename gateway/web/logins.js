@@ -82,7 +82,7 @@ function Add({ space, again }) {
   return html`<form class="fields" ref=${form} onSubmit=${submit}>
     <fieldset class="choice"><legend>For</legend>${Object.entries(kinds).map(([k, title]) => html`<label key=${k}><input type="radio" name="kind" value=${k}
       checked=${provider === k} onChange=${() => choose(k)} /><span>${title}</span></label>`)}</fieldset>
-    <${Field} id="registry" name="registry" title=${channel ? "Channel" : "Registry, with a path where the login is for a part of it"}
+    <${Field} id="registry" name="registry" title=${channel ? "Channel" : "Registry, with a path if the login is for a part of it"}
       example=${channel ? "conda.example.org/lab" : "quay.io"} />
     ${channel && html`<p><label for="way">It wants</label><select id="way" value=${way} onChange=${(/** @type {any} */ e) => show(e.currentTarget.value)}>
       ${ways.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></p>`}

@@ -59,7 +59,7 @@ export function Result() {
   const title = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => title.current?.focus(), [r.state === "given" && r.given.requestId]);
   if (r.state === "refused") {
-    return html`<section class="result" role="alert"><h2>It cannot be made</h2><pre class="why">${r.message}</pre></section>`;
+    return html`<section class="result failed" role="alert"><h2>It cannot be made</h2><pre class="why">${r.message}</pre></section>`;
   }
   if (r.state !== "given") return null;
   const { given } = r;

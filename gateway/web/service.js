@@ -72,7 +72,7 @@ function Queue() {
   /** @type {{backlog: Backlog[], workers: Worker[]}} */
   const { backlog = [], workers = [] } = got.value;
   return html`${backlog.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Queue"><table>
-      <thead><tr><th scope="col">Builds</th><th scope="col">For</th><th scope="col" class="number">Wait</th><th scope="col" class="number">Run</th><th scope="col">Oldest waits since</th></tr></thead>
+      <thead><tr><th scope="col">Builds</th><th scope="col">For</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Running</th><th scope="col">Oldest since</th></tr></thead>
       <tbody>${backlog.map((b) => html`<tr key=${b.engine + b.architecture}><td>${engines[b.engine] ?? b.engine}</td><td>${b.architecture}</td><td class="number">${whole(b.queued ?? 0)}</td>
         <td class="number">${whole(b.running ?? 0)}</td><td>${b.waitingSince ? moment(b.waitingSince) : ""}</td></tr>`)}</tbody></table></div>`}
     ${workers.length ? html`<ul class="rows workers">${workers.map((w) => html`<li key=${w.name}><div class="what"><strong>${w.name}</strong><p class="note">${(w.makes ?? []).join(", ") || "makes nothing"}</p>
@@ -92,7 +92,7 @@ function Channels() {
   if (!channels.length && !others) return html`<p class="empty">No channel was asked for since the service was started: its list of packages is fetched with the first search.</p>`;
   const all = others ? [...channels, others] : channels;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Conda channels"><table>
-    <thead><tr><th scope="col">Channel</th><th scope="col">Packages for</th><th scope="col">Known to be right</th><th scope="col" class="number">On disk</th></tr></thead>
+    <thead><tr><th scope="col">Channel</th><th scope="col">Packages for</th><th scope="col">Last checked</th><th scope="col" class="number">On disk</th></tr></thead>
     <tbody>${all.map((c) => html`<tr key=${`${c.channel}/${c.subdir}`}><td>${c.channel ?? "All others"}</td><td>${c.subdir ?? ""}</td>
       <td>${c.checkedTime ? moment(c.checkedTime) : "Never"}${c.problem && html`<p class="note problem">${c.problem}</p>`}</td><td class="number">${size(c.size ?? 0)}</td></tr>`)}</tbody>
     <tfoot><tr><th scope="row" colspan="3">Together</th><td class="number">${size(all.reduce((sum, c) => sum + (c.size ?? 0), 0))}</td></tr></tfoot></table></div>`;

@@ -56,7 +56,7 @@ function One({ all, org, workspace }) {
   return html`<p class="note back"><a href=${new URL("view/workspaces", root).href}>Workspaces</a></p>
     <h1>${workspace ? html`${of.orgName} / ${of.workspaceName}` : of.orgName}</h1>
     <${People} org=${org} workspace=${workspace} may=${roles.some((r) => r === "owner" || (workspace && r === "admin"))} />
-    ${roles.includes("owner") && html`<section><h2>Remove</h2><p class="note">${workspace ? "Only without runs and logins in it." : "Only without workspaces in it."}</p>
+    ${roles.includes("owner") && html`<section><h2>Remove</h2><p class="note">${workspace ? "Possible once no runs and logins are in it." : "Possible once no workspaces are in it."}</p>
       <${Sure} label="Remove" what=${of.workspaceName ?? of.orgName} act=${async () => {
         await call("DELETE", `api/orgs/${org}${workspace ? `/workspaces/${workspace}` : ""}`);
         location.assign(new URL("view/workspaces", root));
@@ -74,7 +74,7 @@ export function View() {
     <${Waiting} of=${list} what="Your workspaces" />
     ${list.value && !orgs.length && html`<p class="empty">You are in no organisation. Make one, or ask somebody to add you to theirs.</p>`}
     ${orgs.map((o) => html`<${Organisation} key=${o.orgId} org=${o} spaces=${all.filter((p) => p.orgId === o.orgId && p.workspaceId)} again=${list.again} />`)}
-    ${list.value && html`<section><h2>Another organisation</h2><${Make} id="organisation" title="Name" label="Create" act=${async (/** @type {string} */ name) => {
+    ${list.value && html`<section><h2>New organisation</h2><${Make} id="organisation" title="Name" label="Create" act=${async (/** @type {string} */ name) => {
       await call("POST", "api/orgs", { body: { organization: { name, fullName: name } } });
       list.again();
     }} /></section>`}`;
