@@ -128,24 +128,25 @@ func TestWebPageAddsToAnImage(t *testing.T) {
 func TestWebPageForTwoPlatforms(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	p, _ := webProgram(t)
-	b := openTab(t, browser, p.url+"/?p=tables")
-	b.await(webVerdict + ` === "This can be made."`)
-	b.put(`[name=platform]:checked`, kb.ArrowRight+kb.ArrowRight)
-	b.await(`location.search.includes("platform=linux%2Famd64%2Clinux%2Farm64")`)
-	b.await(`document.querySelectorAll(".contents").length === 2`)
-	b.good("both", p.url)
-	b.put("#get", kb.Enter)
-	b.await(webReady)
-	for _, arch := range []string{"amd64", "arm64"} {
-		if content := files(t, pull(t, b.text(webName), arch)); content["opt/conda/share/tables"] != "3.9" {
-			t.Errorf("for %s the image has %v", arch, content)
+	eachWebProgram(t, func(t *testing.T, p *program, _ string) {
+		b := openTab(t, browser, p.url+"/?p=tables")
+		b.await(webVerdict + ` === "This can be made."`)
+		b.put(`[name=platform]:checked`, kb.ArrowRight+kb.ArrowRight)
+		b.await(`location.search.includes("platform=linux%2Famd64%2Clinux%2Farm64")`)
+		b.await(`document.querySelectorAll(".contents").length === 2`)
+		b.good("both", p.url)
+		b.put("#get", kb.Enter)
+		b.await(webReady)
+		for _, arch := range []string{"amd64", "arm64"} {
+			if content := files(t, pull(t, b.text(webName), arch)); content["opt/conda/share/tables"] != "3.9" {
+				t.Errorf("for %s the image has %v", arch, content)
+			}
 		}
-	}
-	b.eval(`document.querySelector(".result [role=status] a").click()`)
-	b.await(`document.querySelectorAll("table").length === 2`)
-	b.await(`document.querySelector(".facts dd")?.innerText === "linux/amd64 and linux/arm64"`)
-	b.good("build-for-both", p.url)
+		b.eval(`document.querySelector(".result [role=status] a").click()`)
+		b.await(`document.querySelectorAll("table").length === 2`)
+		b.await(`document.querySelector(".facts dd")?.innerText === "linux/amd64 and linux/arm64"`)
+		b.good("build-for-both", p.url)
+	})
 }
 
 // listed is where a test's packages lie.
