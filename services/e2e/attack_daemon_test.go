@@ -55,7 +55,7 @@ func TestAttackGrowthInDaemon(t *testing.T) {
 		t.Errorf("the build that grows ends as %v", s)
 	}
 	t.Logf("it ended after %s", time.Since(began))
-	if took := time.Since(began); took > 2*time.Minute {
+	if took := time.Since(began); took > time.Minute { // each try ends soon, however the system deals with it
 		t.Errorf("the build that grows ended after %s", took)
 	}
 	if !strings.Contains(p.procs[0].log(), "The build daemon ended; it is started again") {

@@ -159,12 +159,10 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 	wait := 250 * time.Millisecond
 	for {
 		began := time.Now()
-		select {
-		case <-ctx.Done():
+		if !d.outlives(ctx, c) {
 			c.kill()
 			d.become(nil, errors.New("the build daemon was stopped"))
 			return
-		case <-c.ended:
 		}
 		d.become(nil, fmt.Errorf("the build daemon ended: %w", c.err))
 		d.o.Log.Error("The build daemon ended; it is started again", "err", c.err, "out_of_memory", d.own.outOfMemory())
@@ -186,6 +184,33 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 		d.become(c, nil)
 	}
 }
+
+// outlives waits until the child has ended; false when ctx ended first. A child whose
+// memory stays full is ended: the system need not do that as long as it finds a page of the
+// program's own to take, and meanwhile the child does nothing but fetch that again.
+func (d *Daemon) outlives(ctx context.Context, c *child) bool {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for full := 0; ; {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.ended:
+			return true
+		case <-look.C:
+		}
+		if full++; d.own.held() < d.o.DaemonMemory/100*95 || d.o.DaemonMemory == 0 {
+			full = 0
+		}
+		if full == starving {
+			d.o.Log.Warn("The build daemon has used up its memory, and is ended", "memory", d.o.DaemonMemory)
+			_ = c.cmd.Process.Kill()
+		}
+	}
+}
+
+// starving is for how many seconds its memory must be full for a daemon to be ended.
+const starving = 5
 
 func (d *Daemon) become(c *child, problem error) {
 	d.mu.Lock()

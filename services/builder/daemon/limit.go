@@ -96,6 +96,28 @@ func (p *group) path() string {
 
 func (p *group) outOfMemory() bool { return p != nil && outOfMemoryIn(p.dirs) }
 
+// held is how much memory of the group nothing but the end of its processes gives back, in
+// bytes; 0 where that is not known.
+func (p *group) held() int64 {
+	if p == nil {
+		return 0
+	}
+	for _, dir := range p.dirs {
+		raw, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(raw)) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if key == "total_rss" || key == "anon" { // in version 1, in version 2
+				n, _ := strconv.ParseInt(value, 10, 64)
+				return n
+			}
+		}
+	}
+	return 0
+}
+
 func (p *group) release() {
 	if p != nil {
 		p.of.release(p.slot)

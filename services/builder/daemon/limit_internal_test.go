@@ -92,3 +92,25 @@ func read(t *testing.T, into map[string]string, name, path string) {
 	}
 	into[name] = string(raw)
 }
+
+// TestWhatAGroupHolds reads it in the words of both versions of control groups.
+func TestWhatAGroupHolds(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]int64{
+		"cache 7\nrss 5\ntotal_cache 9\ntotal_rss 528482304\n": 528482304,
+		"anon 1234\nfile 99\n":                                 1234,
+		"anon many\n":                                          0,
+		"":                                                     0,
+	} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "memory.stat"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := (&group{dirs: []string{t.TempDir(), dir}}).held(); got != want {
+			t.Errorf("%q is %d bytes, want %d", text, got, want)
+		}
+	}
+	if (*group)(nil).held() != 0 {
+		t.Error("no group holds something")
+	}
+}
