@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -13,6 +14,7 @@ import (
 func deviceServer(t *testing.T, lifetime string, answers ...string) (url string, asked chan struct{}) {
 	t.Helper()
 	asked = make(chan struct{}, 1000)
+	var count atomic.Int64
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/oauth/device_authorization":
@@ -22,7 +24,7 @@ func deviceServer(t *testing.T, lifetime string, answers ...string) (url string,
 				t.Errorf("asked with %v", r.PostForm)
 			}
 			asked <- struct{}{}
-			answer := answers[min(len(asked), len(answers))-1]
+			answer := answers[min(int(count.Add(1)), len(answers))-1]
 			switch {
 			case answer == "away":
 				w.WriteHeader(http.StatusServiceUnavailable)
