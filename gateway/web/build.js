@@ -62,7 +62,7 @@ function Known({ record, watch }) {
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
   const cancelled = end?.reason === "cancelled";
-  const verdict = end ? (end.succeeded ? "It was made." : cancelled ? "It was cancelled." : "It failed.") : place ? `It waits in the queue, at place ${place}.` : "It is being made.";
+  const verdict = end ? (end.succeeded ? "Built." : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : "Being built.";
   return html`
     <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
     ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reason} message=${end.message} />`}

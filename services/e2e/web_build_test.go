@@ -74,7 +74,7 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	mine := p.order(packagesOf("samtools=1.20"), "Authorization", "Bearer "+p.token)
 	b := openTab(t, browser, p.url+"/view/builds/"+text(mine, "buildId"))
 	b.await(`document.querySelector(".log")?.innerText.includes("fetching the other")`)
-	b.await(`document.querySelector("h1.id + .verdict").innerText === "It is being made." && document.querySelector(".facts").innerText.includes("so far")`)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "Being built." && document.querySelector(".facts").innerText.includes("so far")`)
 	if b.text(button("Cancel this build")) != "undefined" {
 		t.Error("somebody who is not signed in is offered to cancel")
 	}
@@ -88,14 +88,14 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	b.await(`document.querySelector(".steps .now")?.innerText.startsWith("In the queue, place 1")`)
 	b.good("queued", p.url)
 	b.eval(`document.querySelector(".result [role=status] a").click()`)
-	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "It waits in the queue, at place 1."`)
+	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "In the queue, at place 1."`)
 	b.good("queued-build", p.url)
 
 	b.eval(`sessionStorage.setItem("slipway", JSON.stringify({token: "` + p.token + `"})); location.assign("/view/builds/` + text(mine, "buildId") + `")`)
 	b.await(button("Cancel this build"))
 	b.eval(button("Cancel this build") + ".focus()")
 	b.press(kb.Enter)
-	b.await(`document.querySelector("h1.id + .verdict").innerText === "It was cancelled."`)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "Cancelled."`)
 	b.good("cancelled", p.url)
 	open()
 }
@@ -200,7 +200,7 @@ func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
 	other := p.another()
 	use(other)
 	open()
-	b.await(`document.querySelector("h1.id + .verdict").innerText === "It was made." && !document.querySelector(".log + .problem")`)
+	b.await(`document.querySelector("h1.id + .verdict").innerText === "Built." && !document.querySelector(".log + .problem")`)
 	want := strings.TrimRight(string(request(t, http.MethodGet, other+"/v1alpha1/builds/"+text(made, "buildId")+"/logs", nil).body), "\n")
 	if got := b.text(`[...document.querySelectorAll(".log div")].map((l) => l.textContent).join("\n")`); got != want {
 		t.Errorf("the log is shown as\n%s\nwant\n%s", got, want)

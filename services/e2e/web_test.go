@@ -132,7 +132,7 @@ func TestWebPage(t *testing.T) {
 
 		b.eval(`document.querySelector(".result [role=status] a").click()`)
 		b.await(`document.querySelector(".log")?.innerText.includes("sent")`)
-		b.await(`document.querySelector("h1.id + .verdict").innerText === "It was made."`)
+		b.await(`document.querySelector("h1.id + .verdict").innerText === "Built."`)
 		b.await(`document.querySelector("table")?.innerText.includes("procps-ng")`)
 		b.good("build", p.url)
 		b.eval(`document.querySelector("main .button").click()`)
