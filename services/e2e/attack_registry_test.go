@@ -76,6 +76,7 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // TestAttackHostileRegistry has one client ask for what a registry made to take
 // memory: inspected, and pulled with an addition, twenty at once.
 func TestAttackHostileRegistry(t *testing.T) {
+	leaveToServers(t)
 	up := httptest.NewServer(newHostile())
 	t.Cleanup(up.Close)
 	host := strings.TrimPrefix(up.URL, "http://")

@@ -17,6 +17,15 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
+// leaveToServers skips what takes long and shows as much on real servers: `make test` is to
+// be quick.
+func leaveToServers(t testing.TB) {
+	t.Helper()
+	if !testkit.Real() {
+		t.Skip("takes long: SLIPWAY_TEST_REAL is not set")
+	}
+}
+
 // needBuilds skips where no build may be started, and puts what `make builder` has
 // made next to our own binaries.
 func needBuilds(t testing.TB) {

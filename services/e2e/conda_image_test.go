@@ -182,6 +182,7 @@ func piecemeal(t *testing.T, w http.ResponseWriter, r *http.Request, file string
 
 // TestCondaImageFails: what no image can be made of ends the build, with the reason.
 func TestCondaImageFails(t *testing.T) {
+	leaveToServers(t)
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
 	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {

@@ -50,6 +50,7 @@ func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string
 // being made, and those that it had made are made no second time: it finds them again, or
 // another worker takes them.
 func TestCondaWorkerKilled(t *testing.T) {
+	leaveToServers(t)
 	t.Parallel()
 	const last, zlib, curl = "c-ares-1.21.0-h31becfc_0.conda", "libzlib-1.2.13-h31becfc_5.conda", "libcurl-8.4.0-h4e8248e_0.conda"
 	up := testkit.NewRegistry(t, testkit.Open)

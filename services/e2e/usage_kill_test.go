@@ -29,6 +29,7 @@ import (
 // that was so; the test can, as it reads the disk of the dead registry. Then
 // either the pull was noted, and is counted, or it is asked for again.
 func TestTenThousandPullsAreCountedExactly(t *testing.T) {
+	leaveToServers(t)
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))

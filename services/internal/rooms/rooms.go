@@ -119,8 +119,7 @@ func Rules() []Rule {
 			"services/internal/rpc", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 		{Package: "services/container/sources", May: []string{
-			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci",
-			"services/internal/upstream",
+			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...",
