@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"slipway.dev/services/internal/testkit"
 )
@@ -35,9 +37,15 @@ func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
 	if list := p.call(http.MethodGet, "/api/credentials", nil, user...); list.status != http.StatusOK || strings.Contains(string(list.body), testkit.Password) {
 		t.Errorf("the list is %d %s", list.status, list.body)
 	}
-	r := ask(user...) // at once, though a moment ago there was none
-	if r.status != http.StatusOK {
-		t.Fatalf("with a login: %d %s", r.status, r.body)
+	// As soon as the bus has told of it, though a moment ago there was none.
+	var r reply
+	if err := within(5*time.Second, func() error {
+		if r = ask(user...); r.status != http.StatusOK {
+			return fmt.Errorf("with a login: %d %s", r.status, r.body)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	pull(t, text(r.json(t), "targetImage"), "amd64")
 	if r := ask(); r.status != http.StatusBadRequest {
