@@ -9,6 +9,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -54,16 +55,27 @@ func (s *Service) lookAt(ctx context.Context, who caller.ID, image oci.Reference
 	} else {
 		l.image.Tag = src.GetReference()
 	}
-	find := s.deps.Keychain.Access
-	if plan.GetBuildId() != "" {
-		find = s.deps.Keychain.Target
-	}
-	l.access, err = find(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
+	l.access, err = s.accessOf(ctx, plan, src.GetRegistry(), src.GetRepository())
 	if err != nil {
 		return l, err
 	}
 	l.client = s.deps.Control.For(l.access, src.GetRegistry())
 	return l, s.augment(ctx, &l, plan)
+}
+
+// owned is what was read, or is to be, for somebody: what a build pushed when it names one.
+type owned interface {
+	GetBuildId() string
+	GetIdentity() *platformv1.Identity
+}
+
+// accessOf is how a repository is read for whom it was read before.
+func (s *Service) accessOf(ctx context.Context, o owned, registry, repository string) (upstream.Access, error) {
+	find := s.deps.Keychain.Access
+	if o.GetBuildId() != "" {
+		find = s.deps.Keychain.Target
+	}
+	return find(ctx, caller.Of(o.GetIdentity()), registry, repository)
 }
 
 // augment makes the documents that the registry serves in place of the image's own.

@@ -11,7 +11,6 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
 )
@@ -33,12 +32,8 @@ func (s *Service) sourceOf(ctx context.Context, l look, layer ocispec.Descriptor
 	case added == nil:
 		return s.atRegistry(upstream.Repository{Host: l.image.Registry, Name: l.image.Repository}, l.access, layer), nil
 	case from != nil:
-		find := s.deps.Keychain.Access
-		if from.GetBuildId() != "" {
-			find = s.deps.Keychain.Target
-		}
 		repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
-		access, err := find(ctx, caller.Of(from.GetIdentity()), repo.Host, repo.Name)
+		access, err := s.accessOf(ctx, from, repo.Host, repo.Name)
 		return s.atRegistry(repo, access, layer), err
 	case !strings.HasPrefix(added.GetLocation(), "data:"):
 		return source{}, fault.Invalid.Newf("The layer %s lies at an address of its own, where this service does not read it; it is for clients to fetch", layer.Digest)

@@ -191,7 +191,7 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 func (d *Daemon) outlives(ctx context.Context, c *child) bool {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
-	for full := 0; ; {
+	for seconds := 0; ; {
 		select {
 		case <-ctx.Done():
 			return false
@@ -199,10 +199,10 @@ func (d *Daemon) outlives(ctx context.Context, c *child) bool {
 			return true
 		case <-look.C:
 		}
-		if full++; d.own.held() < d.o.DaemonMemory/100*95 || d.o.DaemonMemory == 0 {
-			full = 0
+		if seconds++; !d.isFull() {
+			seconds = 0
 		}
-		if full == starving {
+		if seconds == starving {
 			d.o.Log.Warn("The build daemon has used up its memory, and is ended", "memory", d.o.DaemonMemory)
 			_ = c.cmd.Process.Kill()
 		}
@@ -211,6 +211,11 @@ func (d *Daemon) outlives(ctx context.Context, c *child) bool {
 
 // starving is for how many seconds its memory must be full for a daemon to be ended.
 const starving = 5
+
+// isFull says whether the daemon holds all but a twentieth of its memory for good.
+func (d *Daemon) isFull() bool {
+	return d.o.DaemonMemory > 0 && d.own.held() >= d.o.DaemonMemory/20*19
+}
 
 func (d *Daemon) become(c *child, problem error) {
 	d.mu.Lock()
