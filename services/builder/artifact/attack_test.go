@@ -20,7 +20,7 @@ func outcome(t *testing.T, name string, raw []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.Install(context.Background(), conda(t), newTree())
+	_, err = a.Install(context.Background(), place(t), newTree())
 	return err
 }
 

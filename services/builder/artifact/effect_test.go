@@ -19,7 +19,7 @@ func TestEffect(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	in, _ := install(t, "testdata/packages/link-scripts-0.1.0-h4616a5c_0.conda", conda(t))
+	in, _ := install(t, "testdata/packages/link-scripts-0.1.0-h4616a5c_0.conda", place(t))
 	if got := in.LinkScripts[0].Effect(); got != artifact.MustRun {
 		t.Errorf("a script of a test's package: %s", got)
 	}

@@ -11,7 +11,7 @@ func (i *installer) entryPoints() error {
 		return nil
 	}
 	for _, point := range i.link.Noarch.EntryPoints {
-		name, text, err := i.at.Python.script(i.at.Prefix, point)
+		name, text, err := script(i.at.Python, i.at.Prefix, point)
 		if err != nil {
 			return err
 		}

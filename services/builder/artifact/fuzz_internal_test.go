@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"slipway.dev/services/internal/conda"
 )
 
 // nothing reads what is installed, and keeps none.
@@ -49,7 +51,7 @@ func FuzzArtifact(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in, err := a.Install(context.Background(), Place{Prefix: "/opt/conda", Python: Python{"3.12", "lib/python3.12/site-packages"}, Scratch: t.TempDir()}, nothing{t})
+		in, err := a.Install(context.Background(), Place{Prefix: "/opt/conda", Python: conda.Python{Minor: "3.12", SitePackages: "lib/python3.12/site-packages"}, Scratch: t.TempDir()}, nothing{t})
 		if err == nil && filepath.Dir(in.RecordName()) != "conda-meta" {
 			t.Errorf("the record is %q", in.RecordName())
 		}
@@ -92,7 +94,7 @@ func FuzzEntryPoint(f *testing.F) {
 	f.Add("pip = pip._internal.cli.main:main")
 	f.Add("a=b : C.d")
 	f.Fuzz(func(t *testing.T, point string) {
-		name, text, err := Python{Minor: "3.12"}.script("/opt/conda", point)
+		name, text, err := script(conda.Python{Minor: "3.12"}, "/opt/conda", point)
 		if err != nil {
 			return
 		}

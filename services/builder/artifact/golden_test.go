@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/internal/conda"
 )
 
 // artifacts is for who has all packages that the golden list knows: the
@@ -111,13 +112,13 @@ func install(t *testing.T, file string, at artifact.Place) (*artifact.Installed,
 	return in, out
 }
 
-func conda(t *testing.T) artifact.Place {
+func place(t *testing.T) artifact.Place {
 	return artifact.Place{Prefix: "/opt/conda", Python: python(t, "3.10.13"), Scratch: t.TempDir()}
 }
 
-func python(t *testing.T, version string) artifact.Python {
+func python(t *testing.T, version string) conda.Python {
 	t.Helper()
-	p, err := artifact.PythonOf(version, "h_0_cpython", "")
+	p, err := conda.PythonOf([]conda.Record{{Name: "python", Version: version}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"path"
 	"time"
+
+	"slipway.dev/services/internal/conda"
 )
 
 // Entry is one file, folder or link of an installed package.
@@ -69,7 +71,7 @@ func (a *Artifact) Install(ctx context.Context, at Place, out Sink) (*Installed,
 }
 
 func (i *installer) install(ctx context.Context) error {
-	if i.python && i.at.Python == (Python{}) {
+	if i.python && i.at.Python == (conda.Python{}) {
 		return bad("it is for Python, and there is none in the environment")
 	}
 	if i.Artifact.content != nil || i.Artifact.info == nil {

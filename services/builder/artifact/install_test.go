@@ -29,7 +29,7 @@ func TestHardLinks(t *testing.T) {
 	_, got := install(t, write(t, packed{name: "n", files: []member{
 		{name: "a", content: "see " + placeholder, mode: 0o755}, link("same", "a"), link("again", "same"), link("other", "a"),
 		{name: "hidden", content: "h", mode: 0o600}, link("shown", "hidden"),
-	}, info: map[string]any{"paths.json": listing("a:text", "same:text", "again:text", "other", "shown")}}), conda(t))
+	}, info: map[string]any{"paths.json": listing("a:text", "same:text", "again:text", "other", "shown")}}), place(t))
 	for path, want := range map[string]artifact.Entry{
 		"a": {Type: tar.TypeReg, Size: 14, Mode: 0o755}, "same": {Type: tar.TypeLink, Target: "a"}, "again": {Type: tar.TypeLink, Target: "a"},
 		"other": {Type: tar.TypeReg, Size: 4 + int64(len(placeholder)), Mode: 0o755}, "shown": {Type: tar.TypeReg, Size: 1, Mode: 0o600},
@@ -50,7 +50,7 @@ func TestCompiled(t *testing.T) {
 	t.Parallel()
 	pairs := 0
 	for _, name := range []string{"cffi-1.16.0-py310hce94938_0.conda", "jsonpointer-2.4-py310h4c7bcd0_3.conda", "mock-2.0.0-py37_1000.conda"} {
-		_, got := install(t, filepath.Join("testdata/packages", name), conda(t))
+		_, got := install(t, filepath.Join("testdata/packages", name), place(t))
 		for path, head := range got.texts {
 			dir, file, ok := strings.Cut(path, "__pycache__/")
 			if !ok || len(head) < 16 {
@@ -75,33 +75,12 @@ func TestCompiled(t *testing.T) {
 // TestScripts holds what is kept of scripts, beside being installed.
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	in, got := install(t, "testdata/packages/link-scripts-0.1.0-h4616a5c_0.conda", conda(t))
+	in, got := install(t, "testdata/packages/link-scripts-0.1.0-h4616a5c_0.conda", place(t))
 	if len(in.LinkScripts) != 1 || in.LinkScripts[0].Path != "bin/.link-scripts-post-link.sh" || in.LinkScripts[0].SHA256() != got.states["bin/.link-scripts-post-link.sh"].SHA256 {
 		t.Errorf("link scripts: %+v", in.LinkScripts)
 	}
-	in, _ = install(t, "testdata/packages/noarch__small-executable-1.0-0.conda", conda(t))
+	in, _ = install(t, "testdata/packages/noarch__small-executable-1.0-0.conda", place(t))
 	if len(in.Activation) != 1 || in.Activation[0].Path != "etc/conda/activate.d/small_executable.sh" || in.Activation[0].Text == "" {
 		t.Errorf("activation scripts: %+v", in.Activation)
-	}
-}
-
-// TestPythons holds where packages go that are for any Python.
-func TestPythons(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ version, build, said, want string }{
-		{"3.10.13", "hbbe8eec_0_cpython", "", "lib/python3.10/site-packages"},
-		{"3.13.0", "h9a34b6e_5_cp313t", "", "lib/python3.13t/site-packages"},
-		{"3.13.1", "h9a34b6e_5_cp313t", "lib/python3.13t/site-packages", "lib/python3.13t/site-packages"},
-		{"3.14.0rc1", "x", "lib/./py", "lib/py"},
-	} {
-		got, err := artifact.PythonOf(c.version, c.build, c.said)
-		if err != nil || got.SitePackages != c.want {
-			t.Errorf("%s %s: %+v, %v", c.version, c.build, got, err)
-		}
-	}
-	for _, c := range [][2]string{{"three", ""}, {"3", ""}, {"3.1x", ""}, {"3.10.1", "../x"}} {
-		if p, err := artifact.PythonOf(c[0], "", c[1]); err == nil {
-			t.Errorf("%q was taken for %+v", c, p)
-		}
 	}
 }

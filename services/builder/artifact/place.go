@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -17,43 +18,10 @@ type Place struct {
 	Prefix string
 	// Python is the environment's, for packages that are for any; the zero value
 	// where there is none.
-	Python Python
+	Python conda.Python
 	// Scratch is the folder for files that cannot be held in memory; "" is the
 	// system's. Nothing stays there.
 	Scratch string
-}
-
-// Python is an interpreter of an environment.
-type Python struct {
-	// Minor is its version, e.g. "3.13".
-	Minor string
-	// SitePackages is where its packages are below the prefix, e.g.
-	// "lib/python3.13/site-packages".
-	SitePackages string
-}
-
-var (
-	pythonVersion = regexp.MustCompile(`^([0-9]{1,4}\.[0-9]{1,4})(\.|$)`)
-	freeThreaded  = regexp.MustCompile(`_cp[0-9]+t$`)
-)
-
-// PythonOf is the interpreter that a record of the package python is. sitePackages
-// is what the record says of it (CEP 17), and may be "".
-func PythonOf(version, build, sitePackages string) (Python, error) {
-	m := pythonVersion.FindStringSubmatch(version)
-	if m == nil {
-		return Python{}, bad("%s is no version of Python", clip(version))
-	}
-	p := Python{Minor: m[1], SitePackages: sitePackages}
-	if sitePackages == "" {
-		p.SitePackages = "lib/python" + m[1] + "/site-packages"
-		if freeThreaded.MatchString(build) {
-			p.SitePackages = "lib/python" + m[1] + "t/site-packages"
-		}
-	}
-	clean, err := local(p.SitePackages)
-	p.SitePackages = clean
-	return p, err
 }
 
 // installed is where a path of the archive goes.
@@ -91,7 +59,7 @@ var entryPoint = regexp.MustCompile(`^\s*([A-Za-z0-9._+-]{1,200})\s*=\s*([\pL_][
 
 // script is the program that an entry point stands for, as every installer of
 // Conda packages writes it.
-func (p Python) script(prefix, point string) (name, text string, err error) {
+func script(p conda.Python, prefix, point string) (name, text string, err error) {
 	m := entryPoint.FindStringSubmatch(point)
 	if m == nil || m[1] == "." || m[1] == ".." {
 		return "", "", bad("the entry point %s is malformed", clip(point))

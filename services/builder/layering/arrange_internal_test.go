@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -91,8 +92,8 @@ func TestArrangeRefuses(t *testing.T) {
 // layer writes a layer by hand: "path=content", "path>target" for a hard link.
 func layer(t *testing.T, store Store, key string, c Compression, files ...string) Package {
 	t.Helper()
-	p, err := store.Keep(context.Background(), Key(key), func(out io.Writer) (Package, error) {
-		b, err := newTarball(out, Prefix, c)
+	p, err := store.Keep(context.Background(), conda.LayerKey(key), func(out io.Writer) (Package, error) {
+		b, err := newTarball(out, conda.Prefix, c)
 		if err != nil {
 			return Package{}, err
 		}

@@ -56,7 +56,7 @@ func layOne(name string, raw []byte) (int64, error) {
 		return 0, err
 	}
 	rec := conda.Record{Name: a.Name(), Version: a.Version(), Build: a.Build()}
-	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: layering.Prefix}, layering.Gzip, io.Discard)
+	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: conda.Prefix}, layering.Gzip, io.Discard)
 	return p.Installed, err
 }
 

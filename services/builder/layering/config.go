@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -90,7 +91,7 @@ func (e Environment) runtime(base json.RawMessage, labels map[string]string) (ma
 			search = p
 		}
 	}
-	set = append(set, "MAMBA_ROOT_PREFIX="+Prefix, "CONDA_PREFIX="+Prefix, "PATH="+Prefix+"/bin:"+search)
+	set = append(set, "MAMBA_ROOT_PREFIX="+conda.Prefix, "CONDA_PREFIX="+conda.Prefix, "PATH="+conda.Prefix+"/bin:"+search)
 	out["Env"] = merged(known.Env, set)
 	all := map[string]string{}
 	maps.Copy(all, known.Labels)

@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/bounded"
+	"slipway.dev/services/internal/conda"
 )
 
 // variable is the name of one that an image may set. PATH is not among those that
@@ -95,9 +96,9 @@ func plainWord(word string) (string, bool) {
 		quote, word = word[0], word[1:len(word)-1]
 	}
 	if quote != '\'' {
-		word = strings.ReplaceAll(word, "${CONDA_PREFIX}", Prefix)
+		word = strings.ReplaceAll(word, "${CONDA_PREFIX}", conda.Prefix)
 		if rest, ok := strings.CutPrefix(word, "$CONDA_PREFIX"); ok && (rest == "" || rest[0] == '/') {
-			word = Prefix + rest
+			word = conda.Prefix + rest
 		}
 	}
 	special := "$`\\\"'"

@@ -73,7 +73,7 @@ func asShell(t *testing.T, script string, want []string) {
 	for _, v := range want {
 		name, value, _ := strings.Cut(v, "=")
 		cmd := exec.Command("/bin/sh", "-c", `. "$0"; eval "printf %s \"\$$1\""`, file, name)
-		cmd.Env = []string{"CONDA_PREFIX=" + Prefix, "D=no"}
+		cmd.Env = []string{"CONDA_PREFIX=" + conda.Prefix, "D=no"}
 		out, err := cmd.Output()
 		if err != nil || string(out) != value {
 			t.Errorf("%q: a shell has %s=%q, not %q: %v", script, name, out, value, err)

@@ -13,7 +13,7 @@ import (
 // own writes the layer that only this environment has: conda-meta/history, from
 // which conda and mamba read what was asked for.
 func (e Environment) own(out io.Writer) (Layer, error) {
-	t, err := newTarball(out, Prefix, e.Compression)
+	t, err := newTarball(out, conda.Prefix, e.Compression)
 	if err != nil {
 		return Layer{}, err
 	}

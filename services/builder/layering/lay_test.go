@@ -63,7 +63,7 @@ func lay(t *testing.T, file string, c layering.Compression) (layering.Package, [
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := artifact.Place{Prefix: layering.Prefix, Python: artifact.Python{Minor: "3.10", SitePackages: "lib/python3.10/site-packages"}, Scratch: t.TempDir()}
+	at := artifact.Place{Prefix: conda.Prefix, Python: conda.Python{Minor: "3.10", SitePackages: "lib/python3.10/site-packages"}, Scratch: t.TempDir()}
 	var out bytes.Buffer
 	p, err := layering.Lay(context.Background(), a, recordOf(t, file), at, c, &out)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestMislisted(t *testing.T) {
 	}
 	rec := recordOf(t, file)
 	rec.Name = "openssl"
-	_, err = layering.Lay(context.Background(), a, rec, artifact.Place{Prefix: layering.Prefix}, layering.Gzip, io.Discard)
+	_, err = layering.Lay(context.Background(), a, rec, artifact.Place{Prefix: conda.Prefix}, layering.Gzip, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "not what the channel lists it as") {
 		t.Errorf("it ended with %v", err)
 	}

@@ -2,16 +2,13 @@
 // package is installed for that, and nothing of one is run.
 //
 // The layer of a package is a pure function of its artifact, its record in the
-// lock, the prefix, the Python beside it where it is for any, and Version: it has
+// lock, the prefix, the Python beside it where it is for any, and conda.LayerVersion: it has
 // the same bytes on every machine and in every run, so it is made once, and known
 // from then on (Store). What it holds decides package artifact; this one decides
 // how it is written down, and in which order layers lie on each other.
 package layering
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -23,13 +20,6 @@ import (
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/conda"
 )
-
-// Version is that of the way layers are written. With another one, no layer that
-// is known stays so: it goes up when a byte of a layer changes, also by a library.
-const Version = 1
-
-// Prefix is where environments are in images.
-const Prefix = "/opt/conda"
 
 // Compression is how layers are compressed: Gzip or Zstd, or one of these At a level. It
 // is in the keys of layers as it is.
@@ -81,52 +71,20 @@ type Package struct {
 	Activation  []artifact.Script `json:"activation,omitempty"`
 }
 
-// Key names a layer before it is made.
-type Key string
-
-// keyOf names the layer of a package. The record is in it because it is in the
-// layer, as conda-meta: a channel that corrects what it says of an artifact gives
-// another layer.
-func keyOf(rec conda.Record, at artifact.Place, c Compression, scope string) (Key, error) {
-	record, err := json.Marshal(rec)
-	if err != nil {
-		return "", err
-	}
-	return hashed("package", fmt.Sprint(Version), string(c), at.Prefix, at.Python.Minor, at.Python.SitePackages, string(record), scope), nil
-}
-
 // groupKey names the layer of several packages.
-func groupKey(members []Package, c Compression) Key {
-	facts := []string{"group", fmt.Sprint(Version), string(c)}
+func groupKey(members []Package, c Compression) conda.LayerKey {
+	facts := []string{"group", fmt.Sprint(conda.LayerVersion), string(c)}
 	for _, p := range members {
 		facts = append(facts, p.DiffID.String())
 	}
-	return hashed(facts...)
-}
-
-func hashed(facts ...string) Key {
-	h := sha256.New()
-	for _, f := range facts {
-		_, _ = fmt.Fprintf(h, "%d:%s\n", len(f), f) // a hash takes everything
-	}
-	return Key(hex.EncodeToString(h.Sum(nil)))
-}
-
-// PythonOf is the interpreter of an environment; the zero value where it has none.
-func PythonOf(records []conda.Record) (artifact.Python, error) {
-	for _, r := range records {
-		if r.Name == "python" {
-			return artifact.PythonOf(r.Version, r.Build, r.PythonSitePackagesPath)
-		}
-	}
-	return artifact.Python{}, nil
+	return conda.HashLayer(facts...)
 }
 
 // placeOf is where a package is installed. Only those that are for any Python may
 // depend on the one that is there.
-func placeOf(rec conda.Record, python artifact.Python, scratch string) artifact.Place {
-	at := artifact.Place{Prefix: Prefix, Scratch: scratch}
-	if rec.NoArch == "python" || rec.NoArch == "" && rec.Subdir == "noarch" {
+func placeOf(rec conda.Record, python conda.Python, scratch string) artifact.Place {
+	at := artifact.Place{Prefix: conda.Prefix, Scratch: scratch}
+	if rec.ForAnyPython() {
 		at.Python = python
 	}
 	return at

@@ -43,7 +43,7 @@ type Maker struct {
 // Packages answers the layer of each record of an environment, in their order;
 // those that are not known are made, which needs their artifacts.
 func (m *Maker) Packages(ctx context.Context, records []conda.Record) ([]Package, error) {
-	python, err := PythonOf(records)
+	python, err := conda.PythonOf(records)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (m *Maker) Packages(ctx context.Context, records []conda.Record) ([]Package
 type wants struct {
 	*Maker
 	records  []conda.Record
-	python   artifact.Python
+	python   conda.Python
 	packages []Package
 }
 
@@ -109,9 +109,9 @@ func (w *wants) have(ctx context.Context, which []int, wait bool) (later []int, 
 	return later, err
 }
 
-func (m *Maker) place(rec conda.Record, python artifact.Python) (Key, artifact.Place, error) {
+func (m *Maker) place(rec conda.Record, python conda.Python) (conda.LayerKey, artifact.Place, error) {
 	at := placeOf(rec, python, m.Scratch)
-	key, err := keyOf(rec, at, m.compression(), m.Scope)
+	key, err := rec.LayerKey(python, string(m.compression()), m.Scope)
 	return key, at, err
 }
 
@@ -120,7 +120,7 @@ func (m *Maker) compression() Compression {
 }
 
 // one makes the layer of a package.
-func (m *Maker) one(ctx context.Context, rec conda.Record, python artifact.Python) (Package, error) {
+func (m *Maker) one(ctx context.Context, rec conda.Record, python conda.Python) (Package, error) {
 	key, at, err := m.place(rec, python)
 	if err != nil {
 		return Package{}, err

@@ -108,7 +108,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	}
 	out := &peak{}
 	rec := conda.Record{Name: "big", Version: "1", Build: "0", FileName: "big-1-0.conda"}
-	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: layering.Prefix, Scratch: t.TempDir()}, layering.Gzip, out)
+	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: conda.Prefix, Scratch: t.TempDir()}, layering.Gzip, out)
 	if err != nil || p.Installed != mib<<20 || out.bytes < mib<<20 {
 		t.Fatalf("%d bytes installed, %d packed: %v", p.Installed, out.bytes, err)
 	}

@@ -12,12 +12,14 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/internal/conda"
 )
 
 // merge writes one layer of those of several packages, in their order. A path
 // that two have is the later one's.
 func merge(ctx context.Context, from Store, members []Package, c Compression, out io.Writer) (Package, error) {
-	t, err := newTarball(out, Prefix, c)
+	t, err := newTarball(out, conda.Prefix, c)
 	if err != nil {
 		return Package{}, err
 	}

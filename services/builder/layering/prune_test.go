@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -21,7 +21,7 @@ func TestPrune(t *testing.T) {
 	f := folder(t, dir)
 	var times atomic.Int32
 	for i, text := range []string{"oldest", "middle", "newest"} {
-		p, err := f.Keep(ctx, layering.Key(text), writing(text, &times))
+		p, err := f.Keep(ctx, conda.LayerKey(text), writing(text, &times))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestPrune(t *testing.T) {
 	if freed, err := f.Prune(ctx, 12); err != nil || freed != 6 {
 		t.Errorf("%d bytes were freed: %v", freed, err)
 	}
-	for key, there := range map[layering.Key]bool{"oldest": true, "middle": false, "newest": true} {
+	for key, there := range map[conda.LayerKey]bool{"oldest": true, "middle": false, "newest": true} {
 		_, err := f.Package(ctx, key)
 		if _, doc := os.Stat(filepath.Join(dir, "packages", string(key))); (err == nil) != there || (doc == nil) != there || err != nil && !errors.Is(err, fault.NotFound) {
 			t.Errorf("%s: %v, %v", key, err, doc)

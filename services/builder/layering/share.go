@@ -11,7 +11,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
-	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/conda"
 )
 
@@ -62,13 +61,13 @@ type Share struct {
 // errElsewhere is a layer that another makes.
 var errElsewhere = errors.New("another worker makes the layer")
 
-func (s *Share) name(key Key) string {
-	return string(hashed("repository", s.Repository))[:32] + "." + string(key)
+func (s *Share) name(key conda.LayerKey) string {
+	return key.At(s.Repository)
 }
 
 // shared is the layer of a package: what another has made, or one's own. Without wait it
 // is errElsewhere while another makes it.
-func (m *Maker) shared(ctx context.Context, rec conda.Record, python artifact.Python, wait bool) (Package, error) {
+func (m *Maker) shared(ctx context.Context, rec conda.Record, python conda.Python, wait bool) (Package, error) {
 	s := m.Share
 	if s == nil || m.Scope != "" || rec.SHA256 == "" || s.away.Load() {
 		return m.one(ctx, rec, python)
@@ -105,7 +104,7 @@ func (m *Maker) shared(ctx context.Context, rec conda.Record, python artifact.Py
 
 // claimed makes the layer of a package for all who want it. Who cannot leaves it to
 // them.
-func (m *Maker) claimed(ctx context.Context, claim Claim, rec conda.Record, python artifact.Python) (Package, error) {
+func (m *Maker) claimed(ctx context.Context, claim Claim, rec conda.Record, python conda.Python) (Package, error) {
 	defer claim.Release()
 	p, err := m.one(ctx, rec, python)
 	if err != nil {
@@ -140,7 +139,7 @@ func (m *Maker) gather(ctx context.Context, records []conda.Record, packages []P
 	if m.Share == nil || m.Scope != "" {
 		return nil
 	}
-	python, err := PythonOf(records)
+	python, err := conda.PythonOf(records)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -21,12 +22,12 @@ import (
 type Store interface {
 	// Package answers what is known under a key; fault.NotFound when nothing is, or the
 	// layer is gone.
-	Package(ctx context.Context, key Key) (Package, error)
+	Package(ctx context.Context, key conda.LayerKey) (Package, error)
 	// Open begins to read a layer; fault.NotFound when it is gone.
 	Open(ctx context.Context, l Layer) (io.ReadCloser, error)
 	// Keep takes a layer that write makes, unless it is there by then. Who asks for the
 	// same one at the same time waits for it.
-	Keep(ctx context.Context, key Key, write func(out io.Writer) (Package, error)) (Package, error)
+	Keep(ctx context.Context, key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error)
 }
 
 // Folder is a Store in a folder of a worker, for it alone: the blobs of layers by
@@ -61,7 +62,7 @@ func (f *Folder) path(parts ...string) string {
 }
 
 // Package implements Store.
-func (f *Folder) Package(_ context.Context, key Key) (Package, error) {
+func (f *Folder) Package(_ context.Context, key conda.LayerKey) (Package, error) {
 	p, err := readPackage(f.path("packages", string(key)))
 	if err == nil {
 		err = f.has(p.Layer)
@@ -100,7 +101,7 @@ func (f *Folder) Open(_ context.Context, l Layer) (io.ReadCloser, error) {
 
 // Keep implements Store. Who waits for another that was cancelled makes the layer
 // itself.
-func (f *Folder) Keep(ctx context.Context, key Key, write func(out io.Writer) (Package, error)) (Package, error) {
+func (f *Folder) Keep(ctx context.Context, key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error) {
 	for {
 		mine := false
 		v, err, _ := f.once.Do(string(key), func() (any, error) {
@@ -120,7 +121,7 @@ func (f *Folder) Keep(ctx context.Context, key Key, write func(out io.Writer) (P
 }
 
 // keep makes a layer: the blob is there before anything names it.
-func (f *Folder) keep(key Key, write func(out io.Writer) (Package, error)) (Package, error) {
+func (f *Folder) keep(key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error) {
 	var p Package
 	blob, err := f.temporary(func(out io.Writer) (err error) {
 		p, err = write(out)

@@ -17,6 +17,7 @@ import (
 	"slipway.dev/services/bench/internal/must"
 	"slipway.dev/services/bench/internal/world"
 	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/internal/conda"
 )
 
 // goldenDir has real packages, and what conda and mamba installed of them.
@@ -39,7 +40,7 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 	d := must.Get(zstd.NewReader(nil))
 	defer d.Close()
 	must.Do(json.Unmarshal(must.Get(d.DecodeAll(must.Get(os.ReadFile(filepath.Join(goldenDir, "installed-prefix.json.zst"))), nil)), &golden))
-	place := artifact.Place{Prefix: golden.Prefix, Python: must.Get(artifact.PythonOf(golden.Python, "", "")), Scratch: w.Dir}
+	place := artifact.Place{Prefix: golden.Prefix, Python: must.Get(conda.PythonOf([]conda.Record{{Name: "python", Version: golden.Python}})), Scratch: w.Dir}
 	compared, different := 0, 0
 	for name, want := range golden.Packages {
 		got := becomes(w.Ctx, name, place)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/layering"
@@ -59,7 +60,7 @@ func (e *environment) script(left *remainder, rec conda.Record, s artifact.Scrip
 	case artifact.MustRun:
 		return left.link(rec, s)
 	case artifact.Message:
-		for line := range strings.Lines(s.Says(layering.Prefix, rec.Name)) {
+		for line := range strings.Lines(s.Says(conda.Prefix, rec.Name)) {
 			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
 		}
 	case artifact.Nothing:
