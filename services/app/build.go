@@ -39,7 +39,7 @@ func (a *App) buildBuild() error {
 			BuildsUser: a.cfg.LimitBuildsUser, BuildsAnonymous: a.cfg.LimitBuildsAnonymous, OwnMachineFree: a.ownMachineFree(),
 			RunningUser: a.cfg.BuildRunningUser, RunningAnonymous: a.cfg.BuildRunningAnonymous,
 			TimeUser: a.cfg.BuildTimeoutUser, TimeAnonymous: a.cfg.BuildTimeoutAnonymous,
-			Retention: a.cfg.RequestRetention, Own: a.own().String(), BuildersOnDemand: a.cfg.BuildersOnDemand,
+			Retention: a.cfg.RequestRetention, Own: a.own().String(), LayerMemory: a.cfg.CondaLayerMemory, BuildersOnDemand: a.cfg.BuildersOnDemand,
 		},
 	})
 	if err != nil {

@@ -34,6 +34,7 @@ func internalCalls() map[string][]string {
 		"slipway.build.v1.BuildService/CancelBuild":          {"container"},
 		"slipway.build.v1.BuildService/LocateBuild":          {"container"},
 		"slipway.build.v1.BuildService/ListEngines":          {"container"},
+		"slipway.build.v1.BuildService/FindLayers":           {"conda"},
 		"slipway.build.v1.BuildService/DescribeBuild":        {"container", "gateway"},
 		"slipway.build.v1.BuildService/AwaitBuild":           {"container", "registry"},
 		"slipway.build.v1.WorkService/TakeJob":               {"builder"},

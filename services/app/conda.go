@@ -31,7 +31,7 @@ func (a *App) buildConda() error {
 		a.check("channels", required, channels.Ready)
 	}
 	s := conda.New(conda.Deps{
-		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Keychain: keys, Limiter: a.limiter(),
+		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(), Keychain: keys, Limiter: a.limiter(),
 		Channels: channels, Metrics: a.reg, Now: time.Now,
 		AnonymousAccess: a.cfg.AnonymousAccess, SearchesUser: a.cfg.LimitSearchesUser, SearchesAnonymous: a.cfg.LimitSearchesAnonymous,
 	})

@@ -74,8 +74,8 @@ func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
 	a.conns[room] = conn
 	if !a.plays(room) {
 		needed := required
-		if room == "metrics" || room == "conda" {
-			needed = optional // nobody pulls or builds less without them
+		if room == "metrics" || room == "conda" || slices.Equal(a.names(), []string{"conda"}) && room == "build" {
+			needed = optional // nobody pulls, builds or solves less without them
 		}
 		a.check(room, needed, func(ctx context.Context) error {
 			_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})

@@ -32,7 +32,7 @@ func roles() []role {
 		{"platform", need{sql: true, redis: true, hears: true}, (*App).buildPlatform},
 		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
 		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
-		{"conda", need{redis: true, hears: true, rooms: []string{"platform"}}, (*App).buildConda},
+		{"conda", need{redis: true, hears: true, rooms: []string{"platform", "build"}}, (*App).buildConda},
 		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build", "conda"}}, (*App).buildContainer},
 		{"inspect", need{redis: true, hears: true, rooms: []string{"platform", "container"}}, (*App).buildInspect},
 		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},

@@ -25,6 +25,9 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_LocateBuild_FullMethodName,
 			buildv1.BuildService_ListEngines_FullMethodName,
 		}},
+		{Roles: []string{"conda"}, Calls: []string{
+			buildv1.BuildService_FindLayers_FullMethodName,
+		}},
 		{Roles: []string{"gateway", "container"}, Calls: []string{
 			buildv1.BuildService_DescribeBuild_FullMethodName,
 		}},

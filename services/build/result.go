@@ -40,20 +40,6 @@ func (s *Service) consumeResults(ctx context.Context) {
 	}, func(err error) { s.troubled(ctx, "Results of builds cannot be read right now", err) })
 }
 
-// makeClaims makes the bucket in which workers share layers, with the replicas that the
-// jobs have. Where NATS has no room for it, builds go on without.
-func (s *Service) makeClaims(ctx context.Context) {
-	claims := buildbus.Claims()
-	jobs, err := s.bus.Stream(ctx, buildbus.JobStream)
-	if err == nil {
-		claims.Replicas = jobs.CachedInfo().Config.Replicas
-		err = bus.MakeStreams(ctx, s.bus, claims)
-	}
-	if err != nil && ctx.Err() == nil {
-		s.deps.Log.WarnContext(ctx, "Workers cannot share layers of packages", "err", err)
-	}
-}
-
 // consumeResult acknowledges only what SQL has.
 func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg) {
 	r := &buildv1.Result{}

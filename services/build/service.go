@@ -75,6 +75,8 @@ type Settings struct {
 	// Own is the service's own repository, "<host>/<repository>": nothing that is
 	// built may read from it.
 	Own string
+	// LayerMemory is how long workers take layers of packages from each other.
+	LayerMemory time.Duration
 	// BuildersOnDemand says that workers are started when builds wait: having none is
 	// no reason to refuse one.
 	BuildersOnDemand bool

@@ -37,7 +37,11 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 	case refusal != nil:
 		return refusal, nil
 	}
-	return q.answer(locks)
+	out, err := q.answer(locks)
+	if err == nil && req.GetLock().GetForContainer() && q.format == "" {
+		s.foresee(ctx, locks, out.GetLocks())
+	}
+	return out, err
 }
 
 // SolvePackages answers the same to a room, with the packages' whole records.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -24,6 +25,8 @@ import (
 // Deps is what the service works with.
 type Deps struct {
 	Platform platformv1.PlatformServiceClient
+	// Build says which packages are there as layers; nil where nothing is built.
+	Build    buildv1.BuildServiceClient
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
 	// Channels are the lists of packages. The service runs them.

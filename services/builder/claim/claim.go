@@ -1,7 +1,7 @@
-// Package claim has one of several workers make what all of them want at the same
-// moment: a layering.Claims in the bucket of buildbus.Claims. It keeps nothing of its
-// own: what it says is for the moment, and where NATS is away everybody makes
-// everything, as without it.
+// Package claim has one of several workers make what all of them want: a
+// layering.Claims in the bucket of buildbus.Claims, which says what was made for as long
+// as the build room lets it. It keeps nothing of its own, and where NATS is away everybody
+// makes everything, as without it.
 package claim
 
 import (
@@ -13,12 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/maypok86/otter/v2"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
 )
 
 const (
@@ -26,6 +28,10 @@ const (
 	renewal = limits.LayerSilence / 4
 	// patience is how long NATS may take for one answer.
 	patience = 2 * time.Second
+	// notes is how often a worker says again what it has, and noted of how many layers it
+	// knows that it did.
+	notes = 12 * time.Hour
+	noted = 50_000
 )
 
 // Claims are those of one worker. Make it with New; safe for concurrent use. The key of
@@ -34,8 +40,10 @@ type Claims struct {
 	// After is time.After; a test decides when a holder speaks, and when it was silent.
 	After func(time.Duration) <-chan time.Time
 
+	nc     *nats.Conn
 	js     jetstream.JetStream
 	log    *slog.Logger
+	noted  *memo.Memo[string, struct{}]
 	failed atomic.Bool
 
 	mu     sync.Mutex
@@ -45,7 +53,8 @@ type Claims struct {
 // New asks nothing of NATS before the first claim.
 func New(nc *nats.Conn, log *slog.Logger) (*Claims, error) {
 	js, err := jetstream.New(nc)
-	return &Claims{js: js, log: log, After: time.After}, err
+	known := memo.New(&otter.Options[string, struct{}]{MaximumSize: noted, ExpiryCalculator: otter.ExpiryWriting[string, struct{}](notes)})
+	return &Claims{nc: nc, js: js, log: log, noted: known, After: time.After}, err
 }
 
 // Take implements layering.Claims. A holder that was silent for limits.LayerSilence, by
@@ -62,6 +71,20 @@ func (c *Claims) Take(ctx context.Context, name string, wait bool, usable func(r
 		return nil, found, err
 	}
 	return claim, found, err
+}
+
+// Note implements layering.Claims. It does not wait for NATS.
+func (c *Claims) Note(name string, record func() ([]byte, error)) {
+	if c.noted.Has(name) {
+		return
+	}
+	raw, err := record()
+	if err == nil {
+		err = c.nc.Publish(buildbus.Claim(name), raw)
+	}
+	if err == nil {
+		c.noted.Set(name, struct{}{})
+	}
 }
 
 // attempt is somebody who wants a claim.
@@ -201,6 +224,7 @@ func (c *Claims) hold(ctx context.Context, kv jetstream.KeyValue, name string, o
 		return nil, fmt.Errorf("claiming a layer: %w", err)
 	}
 	h := &holding{kv: kv, name: name, revision: revision, end: make(chan struct{}), ended: make(chan struct{})}
+	h.kept = func() { c.noted.Set(name, struct{}{}) }
 	go h.renew(c.After)
 	return h, nil
 }

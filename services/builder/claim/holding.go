@@ -15,6 +15,8 @@ type holding struct {
 	// revision is that of the holder's last word; 0 once the claim is lost. It is renew's
 	// until ended.
 	revision   uint64
+	// kept is called when a record was left.
+	kept       func()
 	once       sync.Once
 	end, ended chan struct{}
 }
@@ -49,7 +51,11 @@ func (h *holding) put(value []byte) {
 
 // Keep implements layering.Claim.
 func (h *holding) Keep(record []byte) {
-	h.finish(func() { h.put(record) })
+	h.finish(func() {
+		if h.put(record); h.revision > 0 {
+			h.kept()
+		}
+	})
 }
 
 // Release implements layering.Claim.

@@ -27,7 +27,7 @@ type Compression string
 
 // Every engine reads gzip; zstd is smaller, and for engines since about 2022.
 const (
-	Gzip Compression = "gzip"
+	Gzip Compression = conda.Gzip
 	Zstd Compression = "zstd"
 )
 

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// Claims say who of several workers makes what they want at the same moment. Safe for
+// Claims say who of several workers makes what they want, and what was made. Safe for
 // concurrent use.
 type Claims interface {
 	// Take answers whether a record is there under a name that is usable; else the claim
@@ -22,6 +22,9 @@ type Claims interface {
 	// neither: Take says so at once, or waits for the end of that. An error is that
 	// nobody can say: then all make everything.
 	Take(ctx context.Context, name string, wait bool, usable func(record []byte) bool) (claim Claim, found bool, err error)
+	// Note leaves a record without a claim, unless the same worker did lately: record
+	// is called only then.
+	Note(name string, record func() ([]byte, error))
 }
 
 // Claim is one that the caller holds. After the first call the others do nothing.
@@ -43,8 +46,9 @@ type Shelf interface {
 // that it goes to: who makes it sends it there at once, and the others need no bytes
 // of it. Layers of a Scope are not shared.
 //
-// What another worker says of a layer is believed as far as it cannot be seen: that
-// the blob is what the package becomes. Seen are its digest and length at the target.
+// What another worker says of a layer is believed, for as long as Claims keep it, as far
+// as it cannot be seen: that the blob is what the package becomes. Seen are its digest and
+// length at the target.
 type Share struct {
 	Claims Claims
 	// Target is where the image goes, Repository its name there, with the registry's.
@@ -121,6 +125,32 @@ func (m *Maker) claimed(ctx context.Context, claim Claim, rec conda.Record, pyth
 		claim.Keep(record)
 	}
 	return p, nil
+}
+
+// Note tells other workers of the layers of an image that was pushed, as far as this one has
+// made them: what it knows of others it does not repeat.
+func (m *Maker) Note(ctx context.Context, records []conda.Record, image Image) {
+	python, err := conda.PythonOf(records)
+	if err != nil || m.Share == nil || m.Scope != "" || m.Share.away.Load() {
+		return
+	}
+	there := map[digest.Digest]bool{}
+	for _, l := range image.Layers {
+		there[l.Digest] = true
+	}
+	for _, rec := range records {
+		key, _, err := m.place(rec, python)
+		if err != nil || rec.SHA256 == "" {
+			continue
+		}
+		m.Share.Claims.Note(m.Share.name(key), func() ([]byte, error) {
+			p, err := m.Store.Package(ctx, key)
+			if err != nil || !there[p.Digest] {
+				return nil, errElsewhere
+			}
+			return writeRecord(p)
+		})
+	}
 }
 
 // early answers how many bytes of a layer were sent before the image was.

@@ -12,6 +12,9 @@ import (
 // library.
 const LayerVersion = 1
 
+// Gzip is how layers are compressed where a request does not say.
+const Gzip = "gzip"
+
 // Prefix is where environments are in images.
 const Prefix = "/opt/conda"
 

@@ -115,6 +115,7 @@ type Config struct {
 	CondaRefresh      time.Duration `key:"conda_refresh" default:"30m" help:"How long the list of packages of a Conda channel is used before the channel is asked again, in the background; a channel may say longer."`
 	CondaIndexSize    Bytes         `key:"conda_index_size" default:"10GiB" help:"Disk space in data_dir for the lists of packages of Conda channels; beyond it those go that were used longest ago. 0: no limit."`
 	CondaLayers       Bytes         `key:"conda_layers" default:"20GiB" help:"Disk space in data_dir for the layers that a worker has made of Conda packages; beyond it those go that were used longest ago. 0: no limit."`
+	CondaLayerMemory  time.Duration `key:"conda_layer_memory" default:"720h" help:"How long workers take a layer of a Conda package from the registry, instead of making it, because another worker says that it made it. Shortened, it has all forget what is older, as after a worker was taken over."`
 	CondaLockTTL      time.Duration `key:"conda_lock_ttl" default:"720h" help:"For how long the same request for Conda packages stands for the same packages, and so the same image; then it is solved again. 0: always."`
 
 	TokenTTL         time.Duration `group:"Names, caches and memory" key:"token_ttl" default:"36h" help:"How long the name that a request answers can be pulled."`

@@ -40,6 +40,7 @@ func (c *Config) Validate() error {
 		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
 		webAddress("conda_channel_alias", c.CondaChannelAlias), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour),
+		between("conda_layer_memory", c.CondaLayerMemory, time.Minute, 100*365*24*time.Hour),
 		between("conda_lock_ttl", c.CondaLockTTL, 0, 100*365*24*time.Hour),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),

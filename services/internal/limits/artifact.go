@@ -48,12 +48,13 @@ const (
 	LayerSilence = 15 * time.Second
 	LayerWait    = 10 * time.Minute
 	// LayerRecord is how long may be what workers tell each other of a layer, in bytes,
-	// LayerRecordUnpacked unpacked; LayerRecords what NATS keeps of that together, each
-	// for LayerRecordAge.
+	// LayerRecordUnpacked unpacked; LayerRecords what NATS keeps of that together.
 	LayerRecord         = 512 << 10
 	LayerRecordUnpacked = 16 << 20
-	LayerRecords        = 64 << 20
-	LayerRecordAge      = time.Hour
+	LayerRecords        = 256 << 20
+	// LayerKeys is how many layers are looked for in one call, and LayerLookups how many at
+	// a time.
+	LayerKeys, LayerLookups = 1000, 16
 )
 
 // artifactRows bound a Conda artifact.
@@ -74,7 +75,7 @@ func artifactRows() []Row {
 		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},
 		{What: "worker that makes a layer for others: time in which it says nothing", Bound: LayerSilence.String() + ", and " + LayerWait.String() + " in all", Why: "then who waits for it makes the layer"},
 		{
-			What: "what workers tell each other of a layer", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, for " + LayerRecordAge.String(),
+			What: "what workers tell each other of a layer", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, each for conda_layer_memory",
 			Why: "it is a message of NATS; a layer of which there is more to say is made by each",
 		},
 	}

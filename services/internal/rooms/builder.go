@@ -27,7 +27,7 @@ func builderRules() []Rule {
 			builder + "artifact", "services/internal/bounded", "services/internal/conda", "services/internal/fault", "services/internal/limits",
 			"services/internal/oci", "services/internal/upstream",
 		}, Never: []string{buildkit, sql, redis}},
-		{Package: builder + "claim", May: []string{builder + "jobs/jobstest", builder + "layering", buildBus, "services/internal/limits"}, Never: []string{buildkit, sql, redis}},
+		{Package: builder + "claim", May: []string{builder + "jobs/jobstest", builder + "layering", buildBus, "services/internal/limits", "services/internal/memo"}, Never: []string{buildkit, sql, redis}},
 		{Package: builder + "daemon", May: []string{builder + "daemon/step", "services/internal/fault", "services/internal/limits", "services/internal/upstream"}, Never: []string{sql, redis}},
 		// A job and its log, which all above share; and the registries, for those who make images.
 		{Package: builder + "jobs", May: []string{

@@ -7,7 +7,7 @@ platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
 container: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform, build, conda]}
 build: {sql: true, redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
 builder: {nats: true, registries: true, calls: [build, container]}
-conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform]}
+conda: {redis: true, nats: true, port: grpc, registries: true, calls: [platform, build]}
 inspect: {redis: true, nats: true, port: grpc, registries: true, calls: [platform, container]}
 metrics: {sql: true, nats: true, port: grpc, calls: [platform]}
 registry: {redis: true, nats: true, port: http, registries: true, calls: [platform, container, build]}

@@ -237,6 +237,7 @@ func (e *environment) push(ctx context.Context, m *layering.Maker, image layerin
 	if err != nil {
 		return "", e.to.Failed(ctx, notPushed, err)
 	}
+	m.Note(ctx, e.records, image)
 	e.out.Print("", fmt.Sprintf("%d layers were there; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
 	return pushed.Root.Digest.String(), nil
 }

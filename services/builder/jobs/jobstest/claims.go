@@ -2,6 +2,7 @@ package jobstest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,7 +16,7 @@ func WithClaims(t *testing.T, nc *nats.Conn) *nats.Conn {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = bus.MakeStreams(t.Context(), js, buildbus.Claims())
+		err = bus.MakeStreams(t.Context(), js, buildbus.Claims(time.Hour))
 	}
 	if err != nil {
 		t.Fatal(err)

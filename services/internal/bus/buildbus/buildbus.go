@@ -28,6 +28,7 @@ const (
 	logs   = "build.logs."
 	done   = "build.done."
 	cancel = "build.cancel."
+	claims = "$KV." + ClaimBucket + "."
 )
 
 // Names of the streams.
@@ -44,6 +45,9 @@ const (
 func Job(engine, architecture, id string) string {
 	return jobs + engine + "." + architecture + "." + id
 }
+
+// Claim is the subject of a layer's key in ClaimBucket, on the stream of Claims.
+func Claim(layer string) string { return claims + layer }
 
 // Log is the subject of a build's LogChunks, on LogStream.
 func Log(id string) string { return logs + id }
@@ -81,12 +85,13 @@ func Streams() []jetstream.StreamConfig {
 	}
 }
 
-// Claims is the stream of ClaimBucket, with a key for each layer and repository. What
-// it holds is for the moment: the oldest makes room, and builds go on without it.
-func Claims() jetstream.StreamConfig {
+// Claims is the stream of ClaimBucket, with a key for each layer and repository
+// (conda.LayerKey.At): no value while a worker makes the layer, then what is to be known of
+// it, for age. The oldest makes room, and builds go on without it.
+func Claims(age time.Duration) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: "KV_" + ClaimBucket, Subjects: []string{"$KV." + ClaimBucket + ".>"}, Description: "Layers that workers make for each other",
-		MaxMsgsPerSubject: 1, MaxBytes: limits.LayerRecords, MaxMsgSize: limits.LayerRecord + 4<<10, MaxAge: limits.LayerRecordAge,
+		Name: "KV_" + ClaimBucket, Subjects: []string{claims + ">"}, Description: "Layers of packages that workers have made, or make",
+		MaxMsgsPerSubject: 1, MaxBytes: limits.LayerRecords, MaxMsgSize: limits.LayerRecord + 4<<10, MaxAge: age,
 		Discard: jetstream.DiscardOld, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 	}
 }

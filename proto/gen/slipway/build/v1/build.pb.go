@@ -1735,6 +1735,98 @@ func (x *ListEnginesResponse) GetEngines() []*Engine {
 	return nil
 }
 
+// FindLayersRequest is layers of packages of public channels.
+type FindLayersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys of the layers, 64 hex digits each, at most 1000.
+	Keys          []string `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindLayersRequest) Reset() {
+	*x = FindLayersRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindLayersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindLayersRequest) ProtoMessage() {}
+
+func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
+func (*FindLayersRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *FindLayersRequest) GetKeys() []string {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+// FindLayersResponse is which of them are there.
+type FindLayersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each key, in its order.
+	There         []bool `protobuf:"varint,1,rep,packed,name=there,proto3" json:"there,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindLayersResponse) Reset() {
+	*x = FindLayersResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindLayersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindLayersResponse) ProtoMessage() {}
+
+func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
+func (*FindLayersResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *FindLayersResponse) GetThere() []bool {
+	if x != nil {
+		return x.There
+	}
+	return nil
+}
+
 // Engine is a way to make images.
 type Engine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1751,7 +1843,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1855,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1868,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Engine) GetName() string {
@@ -1811,7 +1903,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +1915,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +1928,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1858,7 +1950,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1962,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +1975,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1909,7 +2001,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2013,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2026,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -1971,7 +2063,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1983,7 +2075,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1996,7 +2088,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -2029,7 +2121,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2133,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2146,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -2252,7 +2344,11 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	" \x01(\bR\x05added\"\x14\n" +
 	"\x12ListEnginesRequest\"I\n" +
 	"\x13ListEnginesResponse\x122\n" +
-	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"\\\n" +
+	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"'\n" +
+	"\x11FindLayersRequest\x12\x12\n" +
+	"\x04keys\x18\x01 \x03(\tR\x04keys\"*\n" +
+	"\x12FindLayersResponse\x12\x14\n" +
+	"\x05there\x18\x01 \x03(\bR\x05there\"\\\n" +
 	"\x06Engine\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\rarchitectures\x18\x02 \x03(\tR\rarchitectures\x12\x18\n" +
@@ -2278,7 +2374,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xbc\t\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\x95\n" +
+	"\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -2290,7 +2387,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
-	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12Z\n" +
+	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12W\n" +
+	"\n" +
+	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12Z\n" +
 	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12Y\n" +
 	"\n" +
 	"StreamLogs\x12#.slipway.build.v1.StreamLogsRequest\x1a$.slipway.build.v1.StreamLogsResponse0\x01B0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
@@ -2308,7 +2407,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                   // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),         // 1: slipway.build.v1.ListBuildsRequest
@@ -2332,48 +2431,50 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*LocateBuildResponse)(nil),       // 19: slipway.build.v1.LocateBuildResponse
 	(*ListEnginesRequest)(nil),        // 20: slipway.build.v1.ListEnginesRequest
 	(*ListEnginesResponse)(nil),       // 21: slipway.build.v1.ListEnginesResponse
-	(*Engine)(nil),                    // 22: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),        // 23: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),       // 24: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),         // 25: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 26: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 27: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),     // 28: google.protobuf.Timestamp
-	(*v1.Compression)(nil),            // 29: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),           // 30: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),          // 31: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                    // 32: slipway.build.v1.Recipe
-	(*Target)(nil),                    // 33: slipway.build.v1.Target
-	(*v12.Identity)(nil),              // 34: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil), // 35: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                 // 36: slipway.container.v1.Source
+	(*FindLayersRequest)(nil),         // 22: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),        // 23: slipway.build.v1.FindLayersResponse
+	(*Engine)(nil),                    // 24: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),        // 25: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),       // 26: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),         // 27: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),        // 28: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                   // 29: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),     // 30: google.protobuf.Timestamp
+	(*v1.Compression)(nil),            // 31: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),           // 32: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),          // 33: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                    // 34: slipway.build.v1.Recipe
+	(*Target)(nil),                    // 35: slipway.build.v1.Target
+	(*v12.Identity)(nil),              // 36: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil), // 37: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                 // 38: slipway.container.v1.Source
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	28, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	29, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	30, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	28, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	31, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	30, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	31, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	32, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	30, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	33, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	12, // 7: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	13, // 8: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	28, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	32, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	33, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	34, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	30, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	34, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	35, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	36, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	14, // 13: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	35, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	36, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	37, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	38, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
 	0,  // 16: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	28, // 17: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	28, // 18: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	28, // 19: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	33, // 20: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	34, // 21: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	30, // 17: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	30, // 18: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	30, // 19: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	35, // 20: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	36, // 21: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
 	0,  // 22: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	22, // 23: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	27, // 24: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	24, // 23: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	29, // 24: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
 	17, // 25: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
 	1,  // 26: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
 	3,  // 27: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
@@ -2384,21 +2485,23 @@ var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	16, // 32: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
 	18, // 33: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
 	20, // 34: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	23, // 35: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	25, // 36: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 37: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 38: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 39: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 40: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 41: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	15, // 42: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	17, // 43: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	19, // 44: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	21, // 45: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	24, // 46: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	26, // 47: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	37, // [37:48] is the sub-list for method output_type
-	26, // [26:37] is the sub-list for method input_type
+	22, // 35: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	25, // 36: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	27, // 37: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 38: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 39: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 40: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 41: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 42: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	15, // 43: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	17, // 44: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	19, // 45: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	21, // 46: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	23, // 47: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	26, // 48: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	28, // 49: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	38, // [38:50] is the sub-list for method output_type
+	26, // [26:38] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
 	26, // [26:26] is the sub-list for extension extendee
 	0,  // [0:26] is the sub-list for field type_name
@@ -2423,7 +2526,7 @@ func file_slipway_build_v1_build_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
 	BuildService_LocateBuild_FullMethodName    = "/slipway.build.v1.BuildService/LocateBuild"
 	BuildService_ListEngines_FullMethodName    = "/slipway.build.v1.BuildService/ListEngines"
+	BuildService_FindLayers_FullMethodName     = "/slipway.build.v1.BuildService/FindLayers"
 	BuildService_CancelBuild_FullMethodName    = "/slipway.build.v1.BuildService/CancelBuild"
 	BuildService_StreamLogs_FullMethodName     = "/slipway.build.v1.BuildService/StreamLogs"
 )
@@ -66,6 +67,10 @@ type BuildServiceClient interface {
 	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
 	// ListEngines returns what the workers can do now. Internal.
 	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
+	// FindLayers returns which layers of Conda packages the service's own repository
+	// has, as far as workers have said so. UNAVAILABLE when that cannot be read.
+	// Internal.
+	FindLayers(ctx context.Context, in *FindLayersRequest, opts ...grpc.CallOption) (*FindLayersResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
@@ -173,6 +178,16 @@ func (c *buildServiceClient) ListEngines(ctx context.Context, in *ListEnginesReq
 	return out, nil
 }
 
+func (c *buildServiceClient) FindLayers(ctx context.Context, in *FindLayersRequest, opts ...grpc.CallOption) (*FindLayersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindLayersResponse)
+	err := c.cc.Invoke(ctx, BuildService_FindLayers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelBuildResponse)
@@ -234,6 +249,10 @@ type BuildServiceServer interface {
 	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
 	// ListEngines returns what the workers can do now. Internal.
 	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
+	// FindLayers returns which layers of Conda packages the service's own repository
+	// has, as far as workers have said so. UNAVAILABLE when that cannot be read.
+	// Internal.
+	FindLayers(context.Context, *FindLayersRequest) (*FindLayersResponse, error)
 	// CancelBuild ends a running build, unless another build is made from it. It
 	// may be repeated. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
@@ -277,6 +296,9 @@ func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuild
 }
 func (UnimplementedBuildServiceServer) ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEngines not implemented")
+}
+func (UnimplementedBuildServiceServer) FindLayers(context.Context, *FindLayersRequest) (*FindLayersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindLayers not implemented")
 }
 func (UnimplementedBuildServiceServer) CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBuild not implemented")
@@ -467,6 +489,24 @@ func _BuildService_ListEngines_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_FindLayers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindLayersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).FindLayers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_FindLayers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).FindLayers(ctx, req.(*FindLayersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_CancelBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelBuildRequest)
 	if err := dec(in); err != nil {
@@ -538,6 +578,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListEngines",
 			Handler:    _BuildService_ListEngines_Handler,
+		},
+		{
+			MethodName: "FindLayers",
+			Handler:    _BuildService_FindLayers_Handler,
 		},
 		{
 			MethodName: "CancelBuild",

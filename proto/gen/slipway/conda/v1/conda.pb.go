@@ -748,7 +748,12 @@ type PlatformLock struct {
 	Snapshots map[string]string `protobuf:"bytes,5,rep,name=snapshots,proto3" json:"snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Lists of packages that could not be brought up to date, by "<channel>/<subdir>":
 	// since when, and why.
-	Outdated      map[string]string `protobuf:"bytes,6,rep,name=outdated,proto3" json:"outdated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Outdated map[string]string `protobuf:"bytes,6,rep,name=outdated,proto3" json:"outdated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// With forContainer: how many of the packages the service has as layers, as gzip
+	// compresses them; absent where that is not known.
+	KnownLayers *int32 `protobuf:"varint,7,opt,name=known_layers,json=knownLayers,proto3,oneof" json:"known_layers,omitempty"`
+	// With known_layers: bytes of all other packages, which a build has to download.
+	MissingBytes  *float64 `protobuf:"fixed64,8,opt,name=missing_bytes,json=missingBytes,proto3,oneof" json:"missing_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -823,6 +828,20 @@ func (x *PlatformLock) GetOutdated() map[string]string {
 		return x.Outdated
 	}
 	return nil
+}
+
+func (x *PlatformLock) GetKnownLayers() int32 {
+	if x != nil && x.KnownLayers != nil {
+		return *x.KnownLayers
+	}
+	return 0
+}
+
+func (x *PlatformLock) GetMissingBytes() float64 {
+	if x != nil && x.MissingBytes != nil {
+		return *x.MissingBytes
+	}
+	return 0
 }
 
 // LockedPackage is one artifact.
@@ -1843,14 +1862,16 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\asubdirs\x18\x03 \x03(\tR\asubdirs\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x18\n" +
 	"\aprivate\x18\x05 \x01(\bR\aprivate\x12)\n" +
-	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\"\xd7\x04\n" +
+	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\"\xd2\x05\n" +
 	"\fPlatformLock\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
 	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.LockedPackageR\bpackages\x12\x1d\n" +
 	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04size\x88\x01\x01\x12^\n" +
 	"\x10virtual_packages\x18\x04 \x03(\v23.slipway.conda.v1.PlatformLock.VirtualPackagesEntryR\x0fvirtualPackages\x12K\n" +
 	"\tsnapshots\x18\x05 \x03(\v2-.slipway.conda.v1.PlatformLock.SnapshotsEntryR\tsnapshots\x12H\n" +
-	"\boutdated\x18\x06 \x03(\v2,.slipway.conda.v1.PlatformLock.OutdatedEntryR\boutdated\x1aB\n" +
+	"\boutdated\x18\x06 \x03(\v2,.slipway.conda.v1.PlatformLock.OutdatedEntryR\boutdated\x12&\n" +
+	"\fknown_layers\x18\a \x01(\x05H\x02R\vknownLayers\x88\x01\x01\x12.\n" +
+	"\rmissing_bytes\x18\b \x01(\x01B\x04\x88\xb5\x18\x01H\x03R\fmissingBytes\x88\x01\x01\x1aB\n" +
 	"\x14VirtualPackagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -1861,7 +1882,9 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_platformB\a\n" +
-	"\x05_size\"\xbd\x03\n" +
+	"\x05_sizeB\x0f\n" +
+	"\r_known_layersB\x10\n" +
+	"\x0e_missing_bytes\"\xbd\x03\n" +
 	"\rLockedPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x19\n" +

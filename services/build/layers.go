@@ -1,0 +1,94 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"regexp"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+
+	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// makeClaims makes the bucket in which workers share layers, with the replicas that the
+// jobs have, or has it keep them for as long as the settings say. Where NATS has no room
+// for it, builds go on without.
+func (s *Service) makeClaims(ctx context.Context) {
+	claims := buildbus.Claims(s.deps.LayerMemory)
+	jobs, err := s.bus.Stream(ctx, buildbus.JobStream)
+	if err == nil {
+		claims.Replicas = jobs.CachedInfo().Config.Replicas
+		err = bus.MakeStreams(ctx, s.bus, claims)
+	}
+	if err == nil {
+		err = s.fitClaims(ctx, claims)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.deps.Log.WarnContext(ctx, "Workers cannot share layers of packages", "err", err)
+	}
+}
+
+// fitClaims changes a bucket that was there. What an operator has changed otherwise stays.
+func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) error {
+	there, err := s.bus.Stream(ctx, want.Name)
+	if err != nil {
+		return err
+	}
+	config := there.CachedInfo().Config
+	if config.MaxAge == want.MaxAge {
+		return nil
+	}
+	config.MaxAge, config.MaxBytes = want.MaxAge, max(config.MaxBytes, want.MaxBytes)
+	_, err = s.bus.UpdateStream(ctx, config)
+	return err
+}
+
+// layerKey is a conda.LayerKey.
+var layerKey = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// FindLayers returns which layers the service's own repository has, as workers say that
+// made them. One that was removed there since is found all the same: who uses it looks.
+func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest) (*buildv1.FindLayersResponse, error) {
+	keys := req.GetKeys()
+	if len(keys) > limits.LayerKeys {
+		return nil, fault.Invalid.Newf("At most %d layers can be looked for at a time", limits.LayerKeys)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	bucket, err := s.bus.KeyValue(ctx, buildbus.ClaimBucket)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	out := &buildv1.FindLayersResponse{There: make([]bool, len(keys))}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(limits.LayerLookups)
+	for i, k := range keys {
+		if !layerKey.MatchString(k) {
+			return nil, fault.Invalid.Newf("%q is no key of a layer", fault.Quote(k))
+		}
+		g.Go(func() error {
+			e, err := bucket.Get(ctx, conda.LayerKey(k).At(s.deps.Own))
+			if errors.Is(err, jetstream.ErrKeyNotFound) {
+				return nil
+			}
+			out.There[i] = err == nil && len(e.Value()) > 0 // without a value it is being made
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, unreadable(err)
+	}
+	return out, nil
+}
+
+func unreadable(err error) error {
+	return fault.Unavailable.New("What workers know of layers cannot be read right now", err).After(5 * time.Second)
+}
