@@ -9,7 +9,7 @@ import { plain } from "./spec.js";
 
 /**
  * @typedef {{name: string, version: string, channel: string, size?: number}} Locked
- * @typedef {{platform: string, packages?: Locked[], size?: number, outdated?: Record<string, string>}} Lock
+ * @typedef {{platform: string, packages?: Locked[], size?: number, knownLayers?: number, missingBytes?: number, outdated?: Record<string, string>}} Lock
  * @typedef {{change: string, packages?: string[], channels?: string[]}} Suggestion
  * @typedef {{text?: string, because?: Reason[]}} Reason
  * @typedef {{summary?: string, reasons?: Reason[]}} Conflict
@@ -54,12 +54,22 @@ function follow(s) {
   });
 }
 
+/**
+ * What there is to download for an image, less what the service has as layers.
+ * @param {Lock} lock
+ */
+function download({ size: all, packages, knownLayers: there = 0, missingBytes: missing = 0 }) {
+  if (!all) return "";
+  if (there === packages?.length) return `, ${size(all)}: all there already`;
+  return there ? `, ${size(all)}, of which ${size(all - missing)} are there already` : `, ${size(all)} to download`;
+}
+
 /** @param {{lock: Lock, several: boolean}} props */
 function Contents({ lock, several }) {
   const all = lock.packages ?? [];
   const old = Object.keys(lock.outdated ?? {}).length > 0;
   return html`<details class="contents">
-    <summary>${count(all.length, "package")}${lock.size ? `, ${size(lock.size)} to download` : ""}${several ? `, for ${lock.platform}` : ""}</summary>
+    <summary>${count(all.length, "package")}${download(lock)}${several ? `, for ${lock.platform}` : ""}</summary>
     ${old && html`<p class="note">A channel could not be asked for news; an older list of its packages was used.</p>`}
     <div class="scroll" tabindex="0" role="region" aria-label=${`Packages for ${lock.platform}`}><table>
       <thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Channel</th><th scope="col" class="number">Size</th></tr></thead>

@@ -41,6 +41,8 @@ type deployment struct {
 	logins *caller.Keychain
 	// platform, where set, knows who calls.
 	platform platformv1.PlatformServiceClient
+	// layerMemory is how long workers take layers from each other; 0 is for ever.
+	layerMemory time.Duration
 	// replicas are their metrics.
 	replicas []*prometheus.Registry
 }
@@ -92,14 +94,14 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		Limiter: ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{
 			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
-			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute,
+			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", LayerMemory: p.layerMemory,
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	testkit.Run(t, s.Run)
-	conn, _ := testkit.Serve(t, s.Register, "builder", "container", "gateway")
+	conn, _ := testkit.Serve(t, s.Register, "builder", "conda", "container", "gateway")
 	p.replicas = append(p.replicas, reg)
 	p.listens(t)
 	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn), s}

@@ -36,7 +36,8 @@ func (s *Service) makeClaims(ctx context.Context) {
 	}
 }
 
-// fitClaims changes a bucket that was there. What an operator has changed otherwise stays.
+// fitClaims changes a bucket that was made with other settings, or by an older version.
+// What an operator has changed besides stays.
 func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) error {
 	there, err := s.bus.Stream(ctx, want.Name)
 	if err != nil {
@@ -46,7 +47,10 @@ func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) er
 	if config.MaxAge == want.MaxAge {
 		return nil
 	}
-	config.MaxAge, config.MaxBytes = want.MaxAge, max(config.MaxBytes, want.MaxBytes)
+	config.MaxAge = want.MaxAge
+	if config.MaxBytes > 0 {
+		config.MaxBytes = max(config.MaxBytes, want.MaxBytes)
+	}
 	_, err = s.bus.UpdateStream(ctx, config)
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -68,6 +69,12 @@ const library = `{"packages.conda":{
 // start serves a room before two channels: lab, and private, which needs a login.
 func start(t *testing.T) (condav1.CondaServiceClient, string) {
 	t.Helper()
+	return startWith(t, nil)
+}
+
+// startWith does so beside a build room, which may be nil.
+func startWith(t *testing.T, builds buildv1.BuildServiceClient) (condav1.CondaServiceClient, string) {
+	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/private/") && r.Header.Get("Authorization") != "Bearer s3cret":
@@ -101,7 +108,7 @@ func start(t *testing.T) (condav1.CondaServiceClient, string) {
 	}
 	people := platform{host: host}
 	s := conda.New(conda.Deps{
-		Platform: people, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
+		Platform: people, Build: builds, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Channels: channels, Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
 		SearchesAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
 	})

@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// foresee says of locks for containers how much of them the service has as layers. Where
+// foresee says of locks how much of them the service has as layers. Where
 // that cannot be said the answer is without it.
 func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
 	if s.deps.Build == nil {

@@ -38,7 +38,7 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 		return refusal, nil
 	}
 	out, err := q.answer(locks)
-	if err == nil && req.GetLock().GetForContainer() && q.format == "" {
+	if err == nil && q.format == "" {
 		s.foresee(ctx, locks, out.GetLocks())
 	}
 	return out, err

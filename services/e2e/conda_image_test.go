@@ -119,12 +119,33 @@ func bare(channel string) settings {
 	return settings{"conda_channel_alias": channel, "conda_solve_wait": "20s", "runc_path": "/nowhere/runc"}
 }
 
+// layersOf is how many packages of an environment are there as layers, and how long those
+// are that are not.
+func (p *program) layersOf(t *testing.T, entries ...string) (there int, missing int64) {
+	t.Helper()
+	var got struct {
+		Locks []struct {
+			KnownLayers  *int
+			MissingBytes *int64
+		}
+	}
+	query := map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{"lab"}}}
+	r := p.call(http.MethodPost, "/v1alpha1/conda/lock", query)
+	if err := json.Unmarshal(r.body, &got); err != nil || len(got.Locks) != 1 || got.Locks[0].KnownLayers == nil || got.Locks[0].MissingBytes == nil {
+		t.Fatalf("the lock is %d, %s", r.status, r.body)
+	}
+	return *got.Locks[0].KnownLayers, *got.Locks[0].MissingBytes
+}
+
 // TestCondaImage makes images of Conda packages where nothing can run a container.
 func TestCondaImage(t *testing.T) {
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
 	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {
 		base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+		if there, missing := p.layersOf(t, "libcurl", "libffi"); there != 0 || missing == 0 {
+			t.Errorf("before anything was made, %d layers are there, and %d bytes are not", there, missing)
+		}
 		first := p.order(environment(base, "libcurl"))
 		if !strings.Contains(text(first, "targetImage"), ":libcurl-8.4.0--") {
 			t.Errorf("the name is %s", text(first, "targetImage"))
@@ -145,6 +166,10 @@ func TestCondaImage(t *testing.T) {
 		}
 		if log := p.logOf(first); !strings.Contains(log, "0 of 3 packages are there") || !strings.Contains(log, "3 were sent") {
 			t.Errorf("the log is %s", log)
+		}
+		there, missing := p.layersOf(t, "libcurl", "libffi")
+		if info, err := os.Stat(filepath.Join(artifactsDir, "libffi-3.4.2-h3557bc0_5.tar.bz2")); err != nil || there != 3 || missing != info.Size() {
+			t.Errorf("of libcurl and libffi %d layers are there, and %d bytes are not; %v", there, missing, err)
 		}
 		// Another spelling is the same image; another environment sends what it lacks.
 		if again := p.order(environment(base, "libcurl=8", "lab::libcurl>=8.1")); again["cached"] != true || text(again, "buildId") != text(first, "buildId") {

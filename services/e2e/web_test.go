@@ -123,8 +123,9 @@ func TestWebPage(t *testing.T) {
 		b.press(kb.Enter)
 		b.await(`document.querySelector(".copied.large .copy").innerText.startsWith("Copied")`)
 		b.good("ready", p.url)
-		if shown := b.text("location.href"); strings.Contains(shown, tokenOf(name)) {
-			t.Errorf("the address has the token: %s", shown)
+		shared := b.text("location.href")
+		if strings.Contains(shared, tokenOf(name)) {
+			t.Errorf("the address has the token: %s", shared)
 		}
 		if content := files(t, pull(t, name, "amd64")); content["opt/conda/share/samtools"] == "" {
 			t.Error("samtools is not in the image")
@@ -145,6 +146,14 @@ func TestWebPage(t *testing.T) {
 		b.eval(`document.querySelectorAll(".layers .link").forEach((l) => l.click())`)
 		b.await(`document.querySelector(".layers").innerText.includes("opt/conda/share/samtools")`)
 		b.good("build's files", p.url)
+
+		for order, says := range map[string]string{
+			shared: `/, [0-9.]+ k?B: all there already$/`, p.url + "/?p=samtools%3D1.20": `/, [0-9.]+ k?B, of which [0-9.]+ k?B are there already$/`,
+		} {
+			again := openTab(t, browser, order)
+			again.await(says + `.test(document.querySelector(".contents summary")?.innerText)`)
+			again.good("layers there", p.url)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package claim_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -179,6 +180,52 @@ func TestLate(t *testing.T) {
 	b.come[limits.LayerWait] <- time.Time{}
 	if <-ended == nil {
 		t.Error("it would wait on")
+	}
+}
+
+// TestNote: what a worker has, others find, whether or not one of them makes it; it is said
+// once.
+func TestNote(t *testing.T) {
+	t.Parallel()
+	nc, ctx := jobstest.WithClaims(t, testkit.NATS(t)), t.Context()
+	a, b := newWorker(t, nc), newWorker(t, nc)
+	said := 0
+	note := func(name string) {
+		a.Note(name, func() ([]byte, error) { said++; return []byte("of a"), nil })
+		if err := nc.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := func(name string) {
+		t.Helper()
+		if c, found, err := b.Take(ctx, name, false, func(r []byte) bool { return string(r) == "of a" }); c != nil || !found || err != nil {
+			t.Errorf("%s: %v, %v, %v", name, c, found, err)
+		}
+	}
+	note("new")
+	found("new")
+	note("new")
+	hold, _, err := b.Take(ctx, "made", false, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	note("made")
+	found("made")
+	hold.Keep([]byte("of b"))
+	found("made")
+	own, _, err := a.Take(ctx, "own", false, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Keep([]byte("of a"))
+	note("own")
+	found("own")
+	if said != 2 {
+		t.Errorf("it spoke %d times", said)
+	}
+	a.Note("lost", func() ([]byte, error) { return nil, errors.New("no such layer") })
+	if c, found, err := b.Take(ctx, "lost", false, all); c == nil || found || err != nil {
+		t.Errorf("of what is not there it is %v, %v, %v", c, found, err)
 	}
 }
 

@@ -14,7 +14,7 @@ type holding struct {
 	name string
 	// revision is that of the holder's last word; 0 once the claim is lost. It is renew's
 	// until ended.
-	revision   uint64
+	revision uint64
 	// kept is called when a record was left.
 	kept       func()
 	once       sync.Once

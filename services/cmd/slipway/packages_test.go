@@ -76,6 +76,11 @@ func TestExplain(t *testing.T) {
 	for _, s := range []sight{
 		{name: "possible", args: args, ex: exchange{call: lockPost, body: twoPackages + `}`, answer: lockedAnswer}, out: lockedText},
 		{
+			name: "with a layer that is there", args: args,
+			ex:  exchange{call: lockPost, body: twoPackages + `}`, answer: strings.Replace(lockedAnswer, `"size":1705000`, `"size":1705000,"knownLayers":1,"missingBytes":505000`, 1)},
+			out: lockedText + "1 to fetch                                    505.0 kB\n",
+		},
+		{
 			name: "impossible", args: args, ex: exchange{call: lockPost, body: twoPackages + `}`, status: 422, answer: impossible},
 			out: impossibleText, code: 1, errs: []string{"there is no such environment"},
 		}, {
@@ -139,7 +144,7 @@ func TestDryRunShowsPackages(t *testing.T) {
 					return
 				}
 				body, _ := io.ReadAll(r.Body)
-				if want := twoPackages + `,"platforms":["linux/arm64"]}`; !sameJSON(string(body), want) {
+				if want := twoPackages + `,"platforms":["linux/arm64"],"forContainer":true}`; !sameJSON(string(body), want) {
 					t.Errorf("sent %s, want %s", body, want)
 				}
 				w.WriteHeader(tc.status)

@@ -59,7 +59,7 @@ func TestDefaults(t *testing.T) {
 		BuildTimeoutUser: 25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
 		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
 		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
-		CondaLayers: 20 << 30, CondaLockTTL: 30 * 24 * time.Hour,
+		CondaLayers: 20 << 30, CondaLayerMemory: 30 * 24 * time.Hour, CondaLockTTL: 30 * 24 * time.Hour,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
 		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"path"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,6 +67,49 @@ func TestCondaOnce(t *testing.T) {
 	if _, err := b.sharing(nc).Build(t.Context(), elsewhere, &lines{}); err != nil || b.asked.Load() != 4 {
 		t.Errorf("for another repository the channel was asked %d times, %v", b.asked.Load(), err)
 	}
+}
+
+// lose has the registry not find what a repository has, until it is sent again.
+func (b *bench) lose(repository string) {
+	var sent sync.Map // by digest
+	b.images.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		for _, as := range []string{"digest", "mount"} {
+			sent.Store(r.URL.Query().Get(as), true)
+		}
+		_, there := sent.Load(path.Base(r.URL.Path))
+		gone := r.Method == http.MethodHead && !there && strings.HasPrefix(r.URL.Path, "/v2/"+repository+"/blobs/")
+		if gone {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return gone
+	})
+}
+
+// TestCondaLater: what one worker has made another need not, also later, and in another
+// repository once the first has sent it there; what is gone there is made again.
+func TestCondaLater(t *testing.T) {
+	t.Parallel()
+	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
+	first := b.sharing(nc)
+	in := func(repository string) func(*jobs.Job) { return func(j *jobs.Job) { j.Target.Repository = repository } }
+	asked := func(e *engine.Engine, repository string, want int) {
+		t.Helper()
+		before := int(b.asked.Load())
+		if _, err := e.Build(t.Context(), b.job(b.curl(), in(repository)), &lines{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := int(b.asked.Load()) - before; n != want {
+			t.Errorf("for %s the channel was asked %d times instead of %d", repository, n, want)
+		}
+	}
+	asked(first, "team/env", 2)
+	asked(b.sharing(nc), "team/env", 0)
+	asked(first, "team/other", 0) // it has the layers, and says so
+	asked(b.sharing(nc), "team/other", 0)
+
+	b.lose("team/env")
+	asked(b.sharing(nc), "team/env", 2)
+	asked(b.sharing(nc), "team/env", 0)
 }
 
 // TestCondaOnceOfLogin: what a login showed is not shared.

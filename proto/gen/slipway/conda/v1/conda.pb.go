@@ -749,8 +749,8 @@ type PlatformLock struct {
 	// Lists of packages that could not be brought up to date, by "<channel>/<subdir>":
 	// since when, and why.
 	Outdated map[string]string `protobuf:"bytes,6,rep,name=outdated,proto3" json:"outdated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// With forContainer: how many of the packages the service has as layers, as gzip
-	// compresses them; absent where that is not known.
+	// How many of the packages the service has as layers of images, as gzip compresses
+	// them; absent where that is not known.
 	KnownLayers *int32 `protobuf:"varint,7,opt,name=known_layers,json=knownLayers,proto3,oneof" json:"known_layers,omitempty"`
 	// With known_layers: bytes of all other packages, which a build has to download.
 	MissingBytes  *float64 `protobuf:"fixed64,8,opt,name=missing_bytes,json=missingBytes,proto3,oneof" json:"missing_bytes,omitempty"`

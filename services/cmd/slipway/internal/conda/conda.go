@@ -125,6 +125,7 @@ func showPackages(cmd *cobra.Command, s *session.Settings, req *containerv1.Cont
 	q := &condav1.LockQuery{
 		Packages:            &condav1.CondaPackages{Type: p.GetType(), Entries: p.GetEntries(), Environment: p.GetEnvironment(), Channels: p.GetChannels()},
 		PlatformWorkspaceId: req.PlatformWorkspaceId,
+		ForContainer:        p.GetCondaOpts() == nil || p.GetCondaOpts().BasePackages == nil,
 	}
 	if req.GetContainerPlatform() != "" {
 		q.Platforms = strings.Split(req.GetContainerPlatform(), ",")

@@ -194,7 +194,11 @@ func lockTable(res *condav1.LockPackagesResponse) output.Table {
 		for _, p := range l.GetPackages() {
 			t = append(t, []string{p.GetName(), p.GetVersion(), p.GetBuild(), p.GetChannel(), fmt.Sprintf("%8s", output.BytesText(p.GetSize()))})
 		}
-		t = append(t, []string{fmt.Sprintf("%d packages", len(l.GetPackages())), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
+		all := len(l.GetPackages())
+		t = append(t, []string{fmt.Sprintf("%d packages", all), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
+		if there := int(l.GetKnownLayers()); there > 0 { // an image takes these from the registry
+			t = append(t, []string{fmt.Sprintf("%d to fetch", all-there), "", "", "", fmt.Sprintf("%8s", output.BytesText(l.GetMissingBytes()))})
+		}
 	}
 	return t
 }

@@ -1,0 +1,82 @@
+package conda_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+)
+
+// layers is a build room that has some.
+type layers struct {
+	buildv1.BuildServiceClient
+	there []conda.LayerKey
+	fails bool
+	asked int
+}
+
+func (l *layers) FindLayers(_ context.Context, in *buildv1.FindLayersRequest, _ ...grpc.CallOption) (*buildv1.FindLayersResponse, error) {
+	l.asked++
+	if l.fails {
+		return nil, fault.Unavailable.Newf("the bus is away")
+	}
+	out := &buildv1.FindLayersResponse{}
+	for _, k := range in.GetKeys() {
+		out.There = append(out.There, slices.Contains(l.there, conda.LayerKey(k)))
+	}
+	return out, nil
+}
+
+// TestLayersThatAreThere: a lock says how much of it the service has as layers, where that
+// is known, and the layers are not the caller's own.
+func TestLayersThatAreThere(t *testing.T) {
+	t.Parallel()
+	builds := &layers{}
+	room, at := startWith(t, builds)
+	rec := conda.Record{
+		Name: "htslib", Version: "1.20", Build: "0", Size: 4, SHA256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+		Channel: "lab", Subdir: "linux-64", FileName: "htslib-1.20-0.conda", URL: at + "/lab/linux-64/htslib-1.20-0.conda",
+	}
+	key, err := rec.LayerKey(conda.Python{}, conda.Gzip, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := func(channel string) *condav1.LockQuery {
+		return &condav1.LockQuery{Packages: entries(channel, "samtools=1.20", "htslib=1.20"), PlatformAccessToken: "token"}
+	}
+	lock := func(q *condav1.LockQuery) *condav1.PlatformLock {
+		t.Helper()
+		got, err := lockOf(t, room, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetLocks()[0]
+	}
+	if got := lock(query("lab")); got.KnownLayers == nil || got.GetKnownLayers() != 0 || got.GetMissingBytes() != 14 {
+		t.Errorf("with no layer it is %v", got)
+	}
+	builds.there = []conda.LayerKey{key}
+	if got := lock(query("lab")); got.GetKnownLayers() != 1 || got.GetMissingBytes() != 10 {
+		t.Errorf("with one of them it is %v", got)
+	}
+	before := builds.asked
+	if got := lock(query("private")); got.KnownLayers != nil || got.MissingBytes != nil || builds.asked != before {
+		t.Errorf("of a private channel it is %v", got)
+	}
+	file := query("lab")
+	file.Format = "explicit"
+	if got, err := lockOf(t, room, file); err != nil || got.Text == nil || builds.asked != before {
+		t.Errorf("as a file it is %v, %v", got, err)
+	}
+	builds.fails = true
+	if got := lock(query("lab")); got.KnownLayers != nil || got.MissingBytes != nil || len(got.GetPackages()) != 2 {
+		t.Errorf("while nobody can say it is %v", got)
+	}
+}
