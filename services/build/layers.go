@@ -65,7 +65,7 @@ func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest
 	if len(keys) > limits.LayerKeys {
 		return nil, fault.Invalid.Newf("At most %d layers can be looked for at a time", limits.LayerKeys)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limits.LayerLookup)
 	defer cancel()
 	bucket, err := s.bus.KeyValue(ctx, buildbus.ClaimBucket)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -15,12 +16,17 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
+// patience is how long a lock waits for what is there of it.
+const patience = time.Second
+
 // foresee says of locks how much of them the service has as layers. Where
 // that cannot be said the answer is without it.
 func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
 	if s.deps.Build == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	for i, l := range locks {
 		there, err := s.layers(ctx, l)
 		if err != nil {

@@ -19,11 +19,16 @@ type layers struct {
 	buildv1.BuildServiceClient
 	there []conda.LayerKey
 	fails bool
+	hangs bool
 	asked int
 }
 
-func (l *layers) FindLayers(_ context.Context, in *buildv1.FindLayersRequest, _ ...grpc.CallOption) (*buildv1.FindLayersResponse, error) {
+func (l *layers) FindLayers(ctx context.Context, in *buildv1.FindLayersRequest, _ ...grpc.CallOption) (*buildv1.FindLayersResponse, error) {
 	l.asked++
+	if l.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if l.fails {
 		return nil, fault.Unavailable.Newf("the bus is away")
 	}
@@ -78,5 +83,9 @@ func TestLayersThatAreThere(t *testing.T) {
 	builds.fails = true
 	if got := lock(query("lab")); got.KnownLayers != nil || got.MissingBytes != nil || len(got.GetPackages()) != 2 {
 		t.Errorf("while nobody can say it is %v", got)
+	}
+	builds.hangs = true
+	if got := lock(query("lab")); got.KnownLayers != nil || len(got.GetPackages()) != 2 {
+		t.Errorf("while nobody answers it is %v", got)
 	}
 }

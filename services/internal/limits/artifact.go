@@ -53,8 +53,9 @@ const (
 	LayerRecordUnpacked = 16 << 20
 	LayerRecords        = 256 << 20
 	// LayerKeys is how many layers are looked for in one call, and LayerLookups how many at
-	// a time.
+	// a time; LayerLookup is how long that may take.
 	LayerKeys, LayerLookups = 1000, 16
+	LayerLookup             = 5 * time.Second
 )
 
 // artifactRows bound a Conda artifact.
@@ -78,5 +79,6 @@ func artifactRows() []Row {
 			What: "what workers tell each other of a layer", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, each for conda_layer_memory",
 			Why: "it is a message of NATS; a layer of which there is more to say is made by each",
 		},
+		{What: "layers that are looked for in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a question to NATS"},
 	}
 }
