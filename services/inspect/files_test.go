@@ -1,7 +1,9 @@
 package inspect_test
 
 import (
+	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -259,6 +261,39 @@ func TestLargeListingsAreCharged(t *testing.T) {
 	image := r.pushSized(t, "lib/large", layer, 4*limits.ListedCharge)
 	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
 		t.Errorf("of a layer that is five pulls: %v", err)
+	}
+}
+
+// TestUnpackedIsCharged: a small layer that becomes a large one is charged for that while it
+// is read, and no further than its reader can pay.
+func TestUnpackedIsCharged(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const frame = 3 * 512 // of a file, and of the archive's end
+	archive := tar.NewWriter(z)
+	err = errors.Join(
+		archive.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: limits.ListedCharge - frame}),
+		func() error { _, err := archive.Write(make([]byte, limits.ListedCharge-frame)); return err }(),
+		archive.Close(), z.Close(),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer := static.NewLayer(packed.Bytes(), types.OCILayer)
+	for pulls, paid := range map[int]bool{2: true, 1: false} {
+		r := newRoom(t, true, pulls)
+		image := r.open.Push(t, "lib/zeros:v1", imageOf(t, layer))
+		got, err := r.files(t.Context(), image, digestOf(t, layer), "")
+		if paid != (err == nil && paths(got) == "zeros") || !paid && !errors.Is(err, fault.Exhausted) {
+			t.Errorf("with %d pulls it is %v, %v", pulls, got, err)
+		}
+		if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
+			t.Errorf("with none: %v", err)
+		}
 	}
 }
 

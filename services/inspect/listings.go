@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -63,7 +64,11 @@ func (s *Service) list(ctx context.Context, who caller.ID, l look, layer ocispec
 		return all.Page(q), nil
 	}
 	client, limit := s.account(ctx, who)
-	if _, err := s.deps.Limiter.Charge(ctx, "pulls", client, limit, int(layer.Size/limits.ListedCharge)); err != nil {
+	price := &toll{charge: func(pulls int) error {
+		_, err := s.deps.Limiter.Charge(ctx, "pulls", client, limit, pulls)
+		return err
+	}}
+	if err := price.stored(layer.Size); err != nil {
 		return listing.Page{}, err
 	}
 	done, err := s.listings.begin(ctx, client)
@@ -74,11 +79,35 @@ func (s *Service) list(ctx context.Context, who caller.ID, l look, layer ocispec
 	if all, ok := s.listings.known.GetIfPresent(from.key); ok { // read meanwhile
 		return all.Page(q), nil
 	}
-	page, all, err := read(ctx, from, layer, q)
+	page, all, err := read(ctx, from, layer, price.unpacked, q)
 	if all != nil {
 		s.listings.known.Set(from.key, all)
 	}
-	return page, err
+	return page, cmp.Or(price.refused, err)
+}
+
+// toll is what it costs to have a layer read: a pull for each limits.ListedCharge of it, as
+// stored or unpacked, whichever is more. What is unpacked is charged as it comes: a
+// layer does not say what it unpacks to.
+type toll struct {
+	charge func(pulls int) error
+	// paid is up to where it is charged, in bytes, and seen what is unpacked.
+	paid, seen int64
+	// refused is why no more is charged.
+	refused error
+}
+
+func (t *toll) stored(size int64) error {
+	pulls := size / limits.ListedCharge
+	t.paid = pulls * limits.ListedCharge
+	return t.charge(int(pulls))
+}
+
+func (t *toll) unpacked(n int64) error {
+	for t.seen += n; t.refused == nil && t.seen >= t.paid+limits.ListedCharge; t.paid += limits.ListedCharge {
+		t.refused = t.charge(1)
+	}
+	return t.refused
 }
 
 // begin waits for a client's turn to have a layer read.
@@ -146,11 +175,11 @@ func listable(layer ocispec.Descriptor) error {
 }
 
 // read reads a layer, and verifies it, before anything of it is believed.
-func read(ctx context.Context, from source, layer ocispec.Descriptor, q listing.Query) (listing.Page, *listing.Listing, error) {
+func read(ctx context.Context, from source, layer ocispec.Descriptor, unpacked func(int64) error, q listing.Query) (listing.Page, *listing.Listing, error) {
 	within, cancel := context.WithTimeout(ctx, limits.ListedTime)
 	defer cancel()
 	page, all, err := listing.Read(within, layertar.Layer{
-		Name: layer.Digest.String(), Size: layer.Size,
+		Name: layer.Digest.String(), Size: layer.Size, Unpacked: unpacked,
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
 			content, err := from.open(ctx)
 			if err != nil {

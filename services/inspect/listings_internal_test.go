@@ -54,3 +54,30 @@ func TestTurns(t *testing.T) {
 		}
 	})
 }
+
+// TestToll: a layer costs what it is stored as or unpacks to, whichever is more.
+func TestToll(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	for _, c := range []struct{ stored, unpacked, has, spent int64 }{
+		{1, 99 * mib, 10, 0}, {1, 100 * mib, 10, 1}, {1, 1000 * mib, 10, 10}, {1, 1000 * mib, 3, 3},
+		{250 * mib, 100 * mib, 10, 2}, {250 * mib, 299 * mib, 10, 2}, {250 * mib, 500 * mib, 10, 5}, {250 * mib, 0, 1, 0},
+	} {
+		var spent int64
+		price := &toll{charge: func(pulls int) error {
+			if spent+int64(pulls) > c.has {
+				return fault.Exhausted.Newf("no more")
+			}
+			spent += int64(pulls)
+			return nil
+		}}
+		err := price.stored(c.stored)
+		for n := int64(0); n < c.unpacked && err == nil; n += mib {
+			err = price.unpacked(mib)
+		}
+		want := max(c.stored, c.unpacked) / (100 * mib)
+		if spent != c.spent || (err != nil) != (want > c.has) {
+			t.Errorf("%+v: %d are spent, %v", c, spent, err)
+		}
+	}
+}

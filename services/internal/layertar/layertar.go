@@ -23,6 +23,9 @@ type Layer struct {
 	// Size is its length as stored, in bytes; 0 means unknown. What is unpacked must
 	// be in proportion to it.
 	Size int64
+	// Unpacked is told how many bytes more are unpacked; its error ends the reading. May
+	// be nil.
+	Unpacked func(n int64) error
 }
 
 // Limits are how much a Reader reads; a zero is no limit.

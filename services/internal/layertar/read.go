@@ -71,7 +71,7 @@ func (r *Reader) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Hea
 	if l.Size > 0 {
 		files.most = max(files.most, l.Size*proportion)
 	}
-	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, limits: r.limits}
+	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, limits: r.limits, told: l.Unpacked}
 	r.archive.Reset(stream)
 	archive := tar.NewReader(r.archive)
 	for k := 0; ; k++ {
@@ -121,6 +121,7 @@ type bounded struct {
 	left   int64
 	total  *int64
 	limits Limits
+	told   func(n int64) error
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
@@ -132,6 +133,10 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, errProportion()
 	case b.limits.Bytes > 0 && *b.total > b.limits.Bytes:
 		return 0, b.limits.errBytes()
+	case b.told != nil:
+		if refused := b.told(int64(n)); refused != nil {
+			return 0, refused
+		}
 	}
 	return n, err
 }

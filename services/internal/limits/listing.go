@@ -18,8 +18,8 @@ const (
 	// many for one client; ListedWait is how long one waits for its turn.
 	ListedAtOnce, ListedAtOnceClient = 4, 2
 	ListedWait                       = 10 * time.Second
-	// ListedCharge is for how many bytes of a layer, as stored, a listing counts as another
-	// pull.
+	// ListedCharge is for how many bytes of a layer, as stored or unpacked, a listing counts
+	// as another pull.
 	ListedCharge = 100 << 20
 	// ListingUsually and ListingMost are how many files a page of a listing has, and
 	// ListingPage how long their names may be together in bytes. ListingFilter is how long a
@@ -39,7 +39,7 @@ func listingRows() []Row {
 		{What: "time to read a layer whose files are listed", Bound: ListedTime.String(), Why: "a call is answered within a minute"},
 		{What: "path or link target in a listing", Bound: size(ListedPath), Why: "no file system has longer ones, and archives can"},
 		{What: "layers that one process reads at a time to list their files", Bound: n(ListedAtOnce) + ", " + n(ListedAtOnceClient) + " for one client", Why: "each takes a processor and up to " + size(ListingKept+ListingPage) + "; whoever waits longer than " + ListedWait.String() + " is answered 503"},
-		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer", Why: "it costs as much; one that is remembered costs one pull"},
+		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer, as stored or unpacked", Why: "it costs as much; one that is remembered costs one pull"},
 		{What: "files in one answer", Bound: n(ListingMost) + ", with " + size(ListingPage) + " of names", Why: "they are in memory, several times while the answer is written"},
 		{What: "listings that are remembered", Bound: size(ListingsKept) + ", each up to " + size(ListingKept), Why: "a larger layer is read again for each page"},
 	}

@@ -38,7 +38,7 @@ type InspectServiceClient interface {
 	InspectImage(ctx context.Context, in *InspectImageRequest, opts ...grpc.CallOption) (*InspectImageResponse, error)
 	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
 	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
-	// as another one for each 100 MiB of it.
+	// as another one for each 100 MiB of it, as stored or unpacked.
 	ListLayerFiles(ctx context.Context, in *ListLayerFilesRequest, opts ...grpc.CallOption) (*ListLayerFilesResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.
@@ -95,7 +95,7 @@ type InspectServiceServer interface {
 	InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error)
 	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
 	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
-	// as another one for each 100 MiB of it.
+	// as another one for each 100 MiB of it, as stored or unpacked.
 	ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error)
 	// ValidateCredentials says whether a registry accepts a login. It counts as a
 	// pull.
