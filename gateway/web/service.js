@@ -1,6 +1,6 @@
 // What operators see: how much the service is used, and what it can do now.
 import { useState } from "preact/hooks";
-import { call } from "./api.js";
+import { call, Failure } from "./api.js";
 import { count, html, moment, size } from "./html.js";
 import { useAgain, useLoad, Waiting } from "./load.js";
 import { Bars } from "./plot.js";
@@ -113,8 +113,26 @@ function Storage() {
     <tbody>${all.map((s) => html`<tr key=${s.name}><td>${stores[s.name] ?? s.name}</td><td class="number">${size(s.size ?? 0)}</td><td class="number">${s.limit ? size(s.limit) : "No bound"}</td></tr>`)}</tbody></table></div>`;
 }
 
+/** Whether who looks may see more than what everybody may. @param {AbortSignal} signal */
+async function mayLook(signal) {
+  try {
+    await call("GET", "v1alpha2/metrics/builds", { signal });
+    return true;
+  } catch (err) {
+    if (err instanceof Failure && err.status === 403) return false;
+    throw err;
+  }
+}
+
 export function View() {
   const [org, choose] = useState("");
+  const may = useLoad(mayLook, []);
+  if (may.value === undefined) return html`<h1>The service</h1><${Waiting} of=${may} what="The service" />`;
+  if (!may.value) {
+    return html`<h1>The service</h1>
+      <p class="empty">How much it is used, its queue, its workers and its disks are for the platform’s administrator to see: who signs in with the token of the server’s <code>admin_token_file</code>.</p>
+      <section><h2>What it can do now</h2><${Abilities} /></section>`;
+  }
   return html`<h1>The service</h1>
     ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
     <section><h2>Queue and workers</h2><${Queue} /></section>

@@ -19,6 +19,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/htpasswd"
+	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -55,6 +56,7 @@ type Service struct {
 	accounts *htpasswd.Accounts
 	counted  *prometheus.CounterVec
 	repeated prometheus.Counter
+	storage  *memo.Memo[struct{}, *metricsv1.GetStorageResponse]
 }
 
 // New makes the service. The tables must be there; NATS may come later.
@@ -68,7 +70,7 @@ func New(d Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		deps: d, store: store{d.DB}, bus: js, accounts: known,
+		deps: d, store: store{d.DB}, bus: js, accounts: known, storage: newStorage(),
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_metrics_events_total", Help: "Events counted, by metric.",
 		}, []string{"metric"}),
