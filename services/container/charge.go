@@ -48,3 +48,10 @@ func storeCost(n int) int64 { return int64(n) / limits.RequestStored }
 
 // recordCost is what a long record counts.
 func recordCost(n int) int64 { return int64(n) / limits.RequestRecord }
+
+func clientIP(ctx context.Context) string {
+	if ip := rpc.CallFrom(ctx).ClientIP; ip.IsValid() {
+		return ip.String()
+	}
+	return ""
+}

@@ -2,11 +2,12 @@ package container
 
 import (
 	"context"
-	"strings"
+	"fmt"
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/sources"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -88,18 +89,8 @@ func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, ima
 	return public, err
 }
 
-// owns says whether a repository is one of the service's own, or below it. What
-// is in there is reached through token names alone.
-func (s Settings) owns(registry, repository string) bool {
-	own := s.OwnRepositories
-	if s.Builds != (Builds{}) {
-		own = append([]string{s.Builds.Registry + "/" + s.Builds.Repository}, own...)
-	}
-	for _, o := range own {
-		host, path, _ := strings.Cut(o, "/")
-		if oci.SameHost(registry, host) && strings.HasPrefix(repository+"/", path+"/") {
-			return true
-		}
-	}
-	return false
+// errGiven says that a name that this service gave out is no base of anything built.
+func errGiven(field string, image oci.Reference) error {
+	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that a request added to: it can be pulled, added to and frozen, "+
+		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
 }

@@ -14,22 +14,11 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/container/request"
-	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
-
-// tokenIn is the token in a name that this service gave out; "" for any other image.
-func (s Settings) tokenIn(image oci.Reference) string {
-	rest, ok := strings.CutPrefix(image.Repository, "wt/")
-	token, _, _ := strings.Cut(rest, "/")
-	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(token) {
-		return ""
-	}
-	return token
-}
 
 // givenPlan serves what a name that this service gave out stands for, with what the
 // request adds on top (gateway/contract/container-service.md#names-given-out). The token
@@ -62,22 +51,6 @@ func (s *Service) givenPlan(ctx context.Context, r request.Request, token string
 		return nil, fault.Invalid.Newf("containerImage: the name of the image is %d characters too long to be served", n)
 	}
 	return plan, s.rename(ctx, plan)
-}
-
-// given is the request that was answered with a name, whose token is in it.
-// fault.NotFound where there is none, or it has ended.
-func (s *Service) given(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
-	rec, err := s.live(ctx, token)
-	if err != nil {
-		return store.Record{}, fault.In(field, err)
-	}
-	switch plan := rec.Plan; {
-	case plan.GetFrozen() || image.Repository != "wt/"+token+"/"+plan.GetName() || image.Identifier() != plan.GetReference():
-		return store.Record{}, fault.NotFound.Newf("%s: %s is not a name that was answered: give that as it is", field, image)
-	case plan.GetFormat() == request.FormatSif:
-		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
-	}
-	return rec, nil
 }
 
 // addConfig puts what a request adds on top of what a plan has.

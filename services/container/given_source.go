@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -165,19 +164,4 @@ func (g givenNames) builtSourceOf(ctx context.Context, field string, image oci.R
 		g.own[source] = b.GetScope()
 	}
 	return source.String(), nil
-}
-
-// notForCaller makes of an image that its caller may not read what it is in any request
-// that names one: fault.Invalid (gateway/contract/container-service.md#source-images).
-func notForCaller(field string, err error) error {
-	if e, ok := fault.As(err); ok && errors.Is(e, fault.Denied) {
-		return fault.Invalid.New(field+": "+e.Public, e)
-	}
-	return fault.In(field, err)
-}
-
-// errGiven says that a name that this service gave out is no base of anything built.
-func errGiven(field string, image oci.Reference) error {
-	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that a request added to: it can be pulled, added to and frozen, "+
-		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
 }

@@ -20,7 +20,6 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/upstream"
 )
 
 // inclusion looks an image up with the caller's login at its repository, or with the token
@@ -85,16 +84,6 @@ func (s *Service) givenInclusion(ctx context.Context, r request.Request, who *pl
 	return in, sources.Unreadable(in.Field, in.Image, in.Access, err)
 }
 
-// accessTo is how somebody reads an image: what a build has made as it is served, any
-// other with their own login.
-func (s *Service) accessTo(ctx context.Context, who *platformv1.Identity, buildID string, image oci.Reference) (upstream.Access, error) {
-	find := s.deps.Keychain.Access
-	if buildID != "" {
-		find = s.deps.Keychain.Target
-	}
-	return find(ctx, caller.Of(who), image.Registry, image.Repository)
-}
-
 // layersOf are the layers that an included image has for the platforms, and what was put
 // on top of it.
 func (s *Service) layersOf(ctx context.Context, in sources.Inclusion, wanted []ocispec.Platform) ([]*containerv1.Layer, error) {
@@ -119,53 +108,4 @@ func (s *Service) layersOf(ctx context.Context, in sources.Inclusion, wanted []o
 		}
 	}
 	return append(out, in.Above...), nil
-}
-
-// loginOf is what it takes of an identity to find a login: it is kept with each layer.
-func loginOf(who *platformv1.Identity) *platformv1.Identity {
-	if who == nil {
-		return nil
-	}
-	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId()}
-}
-
-// rereadIncluded makes sure that somebody may read the images that layers were included
-// from, and has them read with that login from now on. fault.Invalid where they may not.
-func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*containerv1.Layer, who *platformv1.Identity) error {
-	seen := map[string]bool{}
-	for _, l := range layers {
-		from := l.GetIncludedFrom()
-		if from == nil {
-			continue
-		}
-		from.Identity = loginOf(who)
-		image := oci.Reference{Registry: from.GetRegistry(), Repository: from.GetRepository(), Digest: digest.Digest(from.GetReference())}
-		key := from.GetBuildId() + " " + image.String()
-		if seen[key] {
-			continue
-		}
-		seen[key] = true
-		if err := s.rereadOrigin(ctx, field, image, from); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Reference, from *containerv1.LayerOrigin) error {
-	if id := from.GetBuildId(); id != "" {
-		b, err := s.locate(ctx, id)
-		if err == nil {
-			err = mayHave(b, from.GetIdentity())
-		}
-		if err != nil {
-			return fault.In(field, err)
-		}
-	}
-	access, err := s.accessTo(ctx, from.GetIdentity(), from.GetBuildId(), image)
-	if err != nil {
-		return err
-	}
-	_, err = s.sources.At(ctx, access, image)
-	return sources.Unreadable(field, image, access, err)
 }

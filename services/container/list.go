@@ -3,17 +3,17 @@ package container
 import (
 	"cmp"
 	"context"
-	"errors"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 )
@@ -53,11 +53,6 @@ func (s *Service) ListContainers(ctx context.Context, req *containerv1.ListConta
 	return out, nil
 }
 
-// signedIn is the user whom the Bearer token names.
-func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
-	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
-}
-
 func listed(r store.Record) *containerv1.Container {
 	plan := r.Plan
 	out := &containerv1.Container{
@@ -80,28 +75,70 @@ func listed(r store.Record) *containerv1.Container {
 	return out
 }
 
-// known is the request that an id stands for, or a key; by its key it is known to the
-// user alone who made it.
-func (s *Service) known(ctx context.Context, id string) (store.Record, error) {
-	var who *platformv1.Identity
-	switch {
-	case tokens.Is(id):
-	case tokens.IsKey(id):
-		var err error
-		if who, err = s.signedIn(ctx); err != nil {
-			return store.Record{}, err
+// DescribeContainer returns a stored request, also after its name stopped
+// working.
+func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.DescribeContainerRequest) (*containerv1.DescribeContainerResponse, error) {
+	rec, err := s.known(ctx, req.GetRequestId())
+	if err != nil {
+		return nil, err
+	}
+	out := s.description(rec)
+	out.RequestId = proto.String(req.GetRequestId())
+	s.addRecipe(ctx, out)
+	return out, nil
+}
+
+// addRecipe adds what was built, which is kept with the build. Without it the rest
+// is still worth having.
+func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContainerResponse) {
+	if out.GetBuildId() == "" || s.deps.Build == nil {
+		return
+	}
+	b, err := s.deps.Build.DescribeBuild(ctx, &buildv1.DescribeBuildRequest{BuildId: out.GetBuildId()})
+	if err != nil {
+		s.deps.Log.WarnContext(ctx, "A request is described without its recipe", "build_id", out.GetBuildId(), "err", err)
+		return
+	}
+	out.ContainerFile, out.CondaFile = b.GetBuild().ContainerFile, b.GetBuild().CondaFile
+	out.CondaOpts, out.ContextSize = b.GetBuild().GetCondaOpts(), b.GetBuild().ContextSize
+}
+
+func (s *Service) description(rec store.Record) *containerv1.DescribeContainerResponse {
+	plan := rec.Plan
+	out := &containerv1.DescribeContainerResponse{
+		TargetImage:       s.knownName(plan),
+		ContainerImage:    proto.String(containerImage(plan, rec.Request)),
+		ContainerPlatform: proto.String(plan.GetPlatform()),
+		ContainerConfig:   withoutValues(request.WithoutIncluded(plan.GetConfig())),
+		ContainerIncludes: rec.Request.GetContainerIncludes(),
+		Digests:           plan.GetDigests(),
+		Timestamp:         rpc.Optional(rec.Request.GetTimestamp()),
+		Fingerprint:       rpc.Optional(rec.Request.GetFingerprint()),
+		WorkflowId:        rpc.Optional(rec.Request.GetWorkflowId()),
+		Freeze:            proto.Bool(rec.Request.GetFreeze()),
+		CreationTime:      timestamppb.New(rec.Created),
+		Expiration:        timestamppb.New(rec.Expires),
+		RevocationTime:    instant(rec.Revoked),
+		BuildId:           rpc.Optional(plan.GetBuildId()),
+	}
+	if id := plan.GetIdentity(); id != nil {
+		out.UserId = proto.Float64(float64(id.GetUserId()))
+		out.PlatformEndpoint = proto.String(id.GetEndpoint())
+		if w := id.GetWorkspaceId(); w != 0 {
+			out.WorkspaceId = proto.Float64(float64(w))
 		}
-	default:
-		return store.Record{}, store.Unknown(nil)
 	}
-	rec, err := s.store.Get(ctx, id)
-	switch {
-	case errors.Is(err, fault.NotFound):
-		return store.Record{}, err
-	case err != nil:
-		return store.Record{}, s.sqlFault("reading a request", err)
-	case tokens.IsKey(id) && (rec.Plan.GetIdentity() == nil || caller.Of(rec.Plan.GetIdentity()).User() != caller.Of(who).User()):
-		return store.Record{}, store.Unknown(errors.New("it is not the caller's"))
+	return out
+}
+
+// withoutValues shows of each variable its name alone.
+func withoutValues(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
+	if c == nil {
+		return nil
 	}
-	return rec, nil
+	out := proto.CloneOf(c)
+	for i, kv := range out.Env {
+		out.Env[i], _, _ = strings.Cut(kv, "=")
+	}
+	return out
 }

@@ -2,9 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -17,9 +14,7 @@ import (
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
-	"slipway.dev/services/internal/upstream"
 )
 
 // NameContainer returns a fresh name for what an earlier request or a build has made
@@ -100,30 +95,6 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (store.Record,
 	return rec, err
 }
 
-// reread makes sure that the caller of a plan may have its image now. The build is nil
-// where nothing was built.
-func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.LocateBuildResponse, error) {
-	if plan.GetBuildId() != "" {
-		b, err := s.locate(ctx, plan.GetBuildId())
-		if err == nil {
-			err = mayHave(b, plan.GetIdentity())
-		}
-		if err != nil {
-			return nil, err
-		}
-		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
-		return b, s.stillThere(ctx, plan)
-	}
-	src := plan.GetSource()
-	image, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
-	if err != nil {
-		return nil, fmt.Errorf("reading the image of a stored request: %w", err)
-	}
-	resolved, _, err := s.sources.Resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
-	plan.Digests = []string{resolved.String()}
-	return nil, err
-}
-
 // builtBefore is what a build has made, or is making, without anything added.
 func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan, error) {
 	b, err := s.locate(ctx, id)
@@ -154,69 +125,4 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 		plan.Format = request.FormatSif
 	}
 	return plan, s.stillThere(ctx, plan)
-}
-
-// locate finds a build; fault.NotFound for one that has failed, too.
-func (s *Service) locate(ctx context.Context, id string) (*buildv1.LocateBuildResponse, error) {
-	if s.deps.Build == nil {
-		return nil, fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
-	}
-	b, err := s.deps.Build.LocateBuild(ctx, &buildv1.LocateBuildRequest{BuildId: id})
-	if err != nil {
-		return nil, err
-	}
-	if b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED {
-		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to build it anew", id, b.GetReason())
-	}
-	return b, nil
-}
-
-// mayHave says whether the image of a build is for somebody.
-func mayHave(b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
-	if b.GetScope() == "" || b.GetScope() == request.ScopeOf(caller.Of(who)) {
-		return nil
-	}
-	return fault.Denied.Newf("The image of this build is for those alone who may read what it was built from, or push to its repository: " +
-		"make the request again as yourself")
-}
-
-// stillThere looks at an image that was built: stores do not keep all of them for
-// ever.
-func (s *Service) stillThere(ctx context.Context, plan *containerv1.Plan) error {
-	if !plan.GetBuilt() {
-		return nil
-	}
-	src := plan.GetSource()
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
-	if err != nil {
-		return err
-	}
-	d, err := s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
-	if errors.Is(err, fault.NotFound) {
-		return fault.NotFound.New("The image is no longer kept; make the request again to build it anew", err)
-	}
-	plan.Digests = []string{d.String()}
-	return err
-}
-
-// extendLayers keeps the layers of a plan for as long as its name works.
-func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) error {
-	for _, l := range plan.GetConfig().GetLayers() {
-		if l.GetLocation() != request.DataPrefix {
-			continue
-		}
-		there, err := s.store.ExtendLayer(ctx, l.GetGzipDigest(), plan.GetExpiration().AsTime())
-		if err != nil {
-			return s.sqlFault("keeping a layer", err)
-		}
-		if !there {
-			return fault.NotFound.Newf("The layer %s of the request is no longer kept: make the request again, with the layer", l.GetGzipDigest())
-		}
-	}
-	return nil
-}
-
-// identifyAs lets the caller in, in the workspace of an identity.
-func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*platformv1.Identity, error) {
-	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
 }

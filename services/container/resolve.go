@@ -2,8 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/opencontainers/go-digest"
 
@@ -40,22 +38,6 @@ func (s *Service) ResolveToken(ctx context.Context, req *containerv1.ResolveToke
 	return &containerv1.ResolveTokenResponse{Plan: rec.Plan}, nil
 }
 
-// live reads a request that is neither expired nor revoked; fault.NotFound
-// otherwise.
-func (s *Service) live(ctx context.Context, id string) (store.Record, error) {
-	if !tokens.Is(id) {
-		return store.Record{}, store.Unknown(nil)
-	}
-	rec, err := s.known(ctx, id)
-	if err == nil {
-		err = rec.Works(s.deps.Now())
-	}
-	if err != nil {
-		return store.Record{}, err
-	}
-	return rec, nil
-}
-
 // RecordDigest keeps what a token's reference resolved to.
 func (s *Service) RecordDigest(ctx context.Context, req *containerv1.RecordDigestRequest) (*containerv1.RecordDigestResponse, error) {
 	if _, err := digest.Parse(req.GetDigest()); err != nil {
@@ -73,12 +55,4 @@ func (s *Service) RecordDigest(ctx context.Context, req *containerv1.RecordDiges
 		s.deps.Log.WarnContext(ctx, "A digest was not written to Redis", "err", err)
 	}
 	return &containerv1.RecordDigestResponse{}, nil
-}
-
-// sqlFault says that the database is the one that did not work.
-func (s *Service) sqlFault(doing string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return s.deps.DB.Fault(doing, err)
 }

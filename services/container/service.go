@@ -8,11 +8,10 @@
 package container
 
 import (
-	"context"
-	"embed"
 	"io/fs"
 	"log/slog"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,21 +23,20 @@ import (
 
 	"slipway.dev/services/container/conda"
 	"slipway.dev/services/container/layers"
+	"slipway.dev/services/container/migrations"
 	"slipway.dev/services/container/sources"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/htpasswd"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
-
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS { return sqldb.Folder(migrations) }
+func Migrations() fs.FS { return migrations.FS() }
 
 // Publisher sends a message to whoever listens, without waiting for them.
 type Publisher interface {
@@ -148,58 +146,28 @@ func New(d Deps) (*Service, error) {
 	}, nil
 }
 
-// Run does what is due from time to time, until ctx ends: it repeats revocations
-// that did not get through, renews names whose run goes on, and removes what
-// nobody needs any more.
-func (s *Service) Run(ctx context.Context) error {
-	resend := time.NewTicker(15 * time.Second)
-	defer resend.Stop()
-	sweep := time.NewTicker(10 * time.Minute)
-	defer sweep.Stop()
-	renew := time.NewTicker(s.renewEvery())
-	defer renew.Stop()
-	s.hashTokens(ctx)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-renew.C:
-			s.renew(ctx)
-		case <-resend.C:
-			s.resendRevocations(ctx)
-		case <-sweep.C:
-			s.sweep(ctx)
+// owns says whether a repository is one of the service's own, or below it. What
+// is in there is reached through token names alone.
+func (s Settings) owns(registry, repository string) bool {
+	own := s.OwnRepositories
+	if s.Builds != (Builds{}) {
+		own = append([]string{s.Builds.Registry + "/" + s.Builds.Repository}, own...)
+	}
+	for _, o := range own {
+		host, path, _ := strings.Cut(o, "/")
+		if oci.SameHost(registry, host) && strings.HasPrefix(repository+"/", path+"/") {
+			return true
 		}
 	}
+	return false
 }
 
-func (s *Service) sweep(ctx context.Context) {
-	now := s.deps.Now()
-	s.hashTokens(ctx)
-	if err := s.store.DeleteLayers(ctx, now); err != nil {
-		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
+// tokenIn is the token in a name that this service gave out; "" for any other image.
+func (s Settings) tokenIn(image oci.Reference) string {
+	rest, ok := strings.CutPrefix(image.Repository, "wt/")
+	token, _, _ := strings.Cut(rest, "/")
+	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(token) {
+		return ""
 	}
-	if err := s.store.DeleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
-		s.deps.Log.WarnContext(ctx, "Old locks were not forgotten", "err", err)
-	}
-	if s.deps.Retention == 0 {
-		return
-	}
-	if err := s.store.DeleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
-		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
-	}
-}
-
-// hashTokens puts requests that are kept under their token under its key instead:
-// those of a release that kept tokens, which may go on while this one starts.
-func (s *Service) hashTokens(ctx context.Context) {
-	for {
-		n, err := s.store.HashSome(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
-		}
-		if err != nil || n == 0 {
-			return
-		}
-	}
+	return token
 }

@@ -13,7 +13,6 @@ import (
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/sources"
-	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -113,15 +112,6 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 		return s.submitCopy(ctx, r, who, data)
 	}
 	return s.submitImage(ctx, r, who, data)
-}
-
-// identify lets the caller in, and counts the request against their limit.
-func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
-	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
-	if err != nil {
-		return nil, err
-	}
-	return who, s.charge(ctx, who, 1)
 }
 
 // submitImage serves an existing image, which takes no build.
@@ -275,41 +265,4 @@ func (s *Service) submitBuild(ctx context.Context, r request.Request, who *platf
 		return out, nil // a dry run of what nobody builds: there is nothing to pull
 	}
 	return out, s.keep(ctx, r.Raw, plan)
-}
-
-// keep writes the request to SQL, then the plan to Redis.
-func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
-	rec := store.Record{
-		Created: s.deps.Now(), Expires: plan.GetExpiration().AsTime(), ClientIP: clientIP(ctx), Plan: plan, Request: withoutSecrets(r),
-	}
-	if err := s.charge(ctx, plan.GetIdentity(), recordCost(proto.Size(rec.Plan)+proto.Size(rec.Request))); err != nil {
-		return err
-	}
-	if err := s.store.Insert(ctx, rec); err != nil {
-		return s.sqlFault("writing a request", err)
-	}
-	if err := s.tokens.Put(ctx, plan.GetToken(), plan); err != nil {
-		s.deps.Log.WarnContext(ctx, "A token was not written to Redis; it will be read from SQL", "err", err)
-	}
-	return nil
-}
-
-// withoutSecrets is what is kept of a request beside its plan.
-func withoutSecrets(r *containerv1.ContainerRequest) *containerv1.ContainerRequest {
-	return &containerv1.ContainerRequest{
-		ContainerImage:    r.GetContainerImage(),
-		ContainerPlatform: r.GetContainerPlatform(),
-		Timestamp:         r.GetTimestamp(),
-		Fingerprint:       r.GetFingerprint(),
-		WorkflowId:        r.GetWorkflowId(),
-		Format:            r.GetFormat(),
-		DryRun:            r.GetDryRun(),
-		Freeze:            r.GetFreeze(),
-		BuildRepository:   r.GetBuildRepository(),
-		CacheRepository:   r.GetCacheRepository(),
-		NameStrategy:      r.GetNameStrategy(),
-		BuildTemplate:     r.GetBuildTemplate(),
-		ContainerIncludes: r.GetContainerIncludes(),
-		Compression:       r.GetCompression(),
-	}
 }

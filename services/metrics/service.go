@@ -7,7 +7,6 @@
 package metrics
 
 import (
-	"embed"
 	"io/fs"
 	"log/slog"
 	"time"
@@ -21,13 +20,11 @@ import (
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/metrics/migrations"
 )
 
-//go:embed migrations/*.sql
-var migrations embed.FS
-
 // Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
-func Migrations() fs.FS { return sqldb.Folder(migrations) }
+func Migrations() fs.FS { return migrations.FS() }
 
 // Deps is what the service works with.
 type Deps struct {

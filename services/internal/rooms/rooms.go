@@ -105,6 +105,7 @@ func Rules() []Rule {
 		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(rooms), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
+		{Package: "services/container/migrations", Only: []string{}},
 		{Package: "services/container", May: append(slices.Clone(rooms), "services/container/..."), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
@@ -137,7 +138,8 @@ func Rules() []Rule {
 		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/inspect", May: append(plumbing(), "services/inspect/listing", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
-		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus), Never: []string{buildkit, redis}},
+		{Package: "services/metrics/migrations", Only: []string{}},
+		{Package: "services/metrics", May: append(slices.Clone(rooms), metricsBus, "services/metrics/migrations"), Never: []string{buildkit, redis}},
 		// Blobs that are kept, whoever asks for them and wherever they come from.
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
 		// The embedded image store, which no pull asks but as any registry.

@@ -8,7 +8,6 @@ package sqldb
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,15 +97,6 @@ func openSQLite(path string) (*DB, error) {
 
 // IsSQLite says whether the database is a file of this process.
 func (db *DB) IsSQLite() bool { return db.dialect == database.DialectSQLite3 }
-
-// Folder is what a room embeds as its folder migrations, for Migrate and Check.
-func Folder(embedded embed.FS) fs.FS {
-	files, err := fs.Sub(embedded, "migrations")
-	if err != nil {
-		panic(err) // the name is valid
-	}
-	return files
-}
 
 // Migrate brings one room's tables to the newest version. The versions applied
 // are kept in the table `<room>_migrations`. Processes that migrate a database

@@ -99,3 +99,59 @@ func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestam
 	}
 	return s.tokens.Put(ctx, rec.Key, rec.Plan)
 }
+
+// Run does what is due from time to time, until ctx ends: it repeats revocations
+// that did not get through, renews names whose run goes on, and removes what
+// nobody needs any more.
+func (s *Service) Run(ctx context.Context) error {
+	resend := time.NewTicker(15 * time.Second)
+	defer resend.Stop()
+	sweep := time.NewTicker(10 * time.Minute)
+	defer sweep.Stop()
+	renew := time.NewTicker(s.renewEvery())
+	defer renew.Stop()
+	s.hashTokens(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-renew.C:
+			s.renew(ctx)
+		case <-resend.C:
+			s.resendRevocations(ctx)
+		case <-sweep.C:
+			s.sweep(ctx)
+		}
+	}
+}
+
+func (s *Service) sweep(ctx context.Context) {
+	now := s.deps.Now()
+	s.hashTokens(ctx)
+	if err := s.store.DeleteLayers(ctx, now); err != nil {
+		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
+	}
+	if err := s.store.DeleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
+		s.deps.Log.WarnContext(ctx, "Old locks were not forgotten", "err", err)
+	}
+	if s.deps.Retention == 0 {
+		return
+	}
+	if err := s.store.DeleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
+		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
+	}
+}
+
+// hashTokens puts requests that are kept under their token under its key instead:
+// those of a release that kept tokens, which may go on while this one starts.
+func (s *Service) hashTokens(ctx context.Context) {
+	for {
+		n, err := s.store.HashSome(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
+		}
+		if err != nil || n == 0 {
+			return
+		}
+	}
+}
