@@ -42,7 +42,8 @@ func newReplacer(in io.Reader, placeholder, prefix, mode string) (*replacer, err
 	return r, nil
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. It fills p as far as a window goes: a prefix is short, and
+// whoever copies may make a call to the system for each Read.
 func (r *replacer) Read(p []byte) (int, error) {
 	for len(r.ready) == 0 {
 		if r.end != nil {
@@ -50,19 +51,28 @@ func (r *replacer) Read(p []byte) (int, error) {
 		}
 		r.look()
 	}
-	next := &r.ready[0]
-	n := copy(p, next.bytes)
-	next.bytes = next.bytes[n:]
-	if len(next.bytes) == 0 && next.nuls > 0 {
-		zeros := int(min(int64(len(p)-n), next.nuls))
-		clear(p[n : n+zeros])
-		next.nuls -= int64(zeros)
-		n += zeros
-	}
-	if len(next.bytes) == 0 && next.nuls == 0 {
-		r.ready = r.ready[1:]
+	n := 0
+	for n < len(p) && len(r.ready) > 0 {
+		n += r.next(p[n:])
 	}
 	return n, nil
+}
+
+// next copies the first of what is ready, as far as it fits.
+func (r *replacer) next(p []byte) int {
+	first := &r.ready[0]
+	n := copy(p, first.bytes)
+	first.bytes = first.bytes[n:]
+	if len(first.bytes) == 0 && first.nuls > 0 {
+		zeros := int(min(int64(len(p)-n), first.nuls))
+		clear(p[n : n+zeros])
+		first.nuls -= int64(zeros)
+		n += zeros
+	}
+	if len(first.bytes) == 0 && first.nuls == 0 {
+		r.ready = r.ready[1:]
+	}
+	return n
 }
 
 // look makes the next window ready. The end of it stays for the next, as far as
