@@ -113,7 +113,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 func TestAdmissionsAreCounted(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		p := newDeployment(t, db)
+		p := newDeaf(t, db)
 		p.now = time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC)
 		a, b := p.replica(t, 100), p.replica(t, 100)
 		w := newWorker(t, p, 50)

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/protobuf/proto"
@@ -21,6 +22,7 @@ import (
 
 	"slipway.dev/services/build"
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
@@ -48,6 +50,21 @@ type deployment struct {
 }
 
 func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
+	t.Helper()
+	p := newDeaf(t, db)
+	js, err := jetstream.New(p.bus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), metricsbus.Stream()); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// newDeaf is one in which the metrics room has not made its stream yet: a replica that
+// ends waits for it.
+func newDeaf(t *testing.T, db *sqldb.DB) *deployment {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "build", build.Migrations()); err != nil {
 		t.Fatal(err)

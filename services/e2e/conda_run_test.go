@@ -180,7 +180,7 @@ func greet(t testing.TB, goarch string) madePackage {
 		t.Fatal(err)
 	}
 	program := filepath.Join(dir, "greet")
-	if err := goBuild([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + goarch}, "-trimpath", "-ldflags", "-s -w", "-o", program, filepath.Join(dir, "main.go")); err != nil {
+	if err := goBuild([]string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + goarch}, "-trimpath", "-o", program, filepath.Join(dir, "main.go")); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(program)

@@ -46,7 +46,7 @@ func buildPrograms() error {
 		return err
 	}
 	// As `make builder` makes it: it starts anew for each step.
-	if err := goBuild([]string{"CGO_ENABLED=0"}, "-o", binaries+"/", "-trimpath", "-ldflags", "-s -w", cmd+"slipway-runc"); err != nil {
+	if err := goBuild([]string{"CGO_ENABLED=0"}, "-o", binaries+"/", "-trimpath", cmd+"slipway-runc"); err != nil {
 		return err
 	}
 	if !racing() {
@@ -66,7 +66,7 @@ func buildPrograms() error {
 
 // goBuild builds as the Makefile does.
 func goBuild(environ []string, args ...string) error {
-	cmd := exec.Command("go", append([]string{"build", "-tags", "grpcnotrace"}, args...)...)
+	cmd := exec.Command("go", append([]string{"build", "-tags", "grpcnotrace", "-ldflags", "-s -w"}, args...)...)
 	cmd.Env = append(os.Environ(), environ...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build %s: %w\n%s", strings.Join(args, " "), err, out)
