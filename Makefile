@@ -39,9 +39,11 @@ builder: ## Build bin/buildkitd, bin/slipway-runc, and bin/runc (that needs gcc,
 run: build builder ## Start everything in one process, on http://localhost:9090 (as root it builds images too)
 	bin/slipwayd serve
 
+# The tests of the whole program come first: they wait more than they compute, and the
+# other packages run meanwhile. So do other tests, so more run at a time than there are processors.
 test: ## Run the tests that need nothing installed
 	go vet $(PACKAGES)
-	go test -vet=off -p 2 -timeout 30m $(TESTFLAGS) $(PACKAGES)
+	go test -vet=off -p 2 -parallel 8 -timeout 30m $(TESTFLAGS) ./services/e2e $(PACKAGES)
 
 # The packages two at a time; then the program alone, whose tests mostly wait for it.
 # Packages in which nothing runs at once and that need no server pass `make test` alone.
