@@ -166,6 +166,7 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		w.Intercept(func(rw http.ResponseWriter, r *http.Request) bool { tc.serve(rw, r); return true })
 		control := newControl(t, []string{"127.0.0.1"}, w.Host)
+		control.Hurry()
 		heap.Within(t, 0, 64<<20, nil, func() {
 			if doc, err := w.client.Manifest(t.Context(), w.repo, "1", nobody); err == nil {
 				t.Errorf("%s: the client read %s", tc.name, doc.Digest)

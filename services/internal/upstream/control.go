@@ -22,9 +22,11 @@ import (
 // client belongs to one access to one registry. Safe for concurrent
 // use.
 type Control struct {
-	http    *http.Client
-	plain   map[string]bool
-	docs    *Documents
+	http  *http.Client
+	plain map[string]bool
+	docs  *Documents
+	// pause is how long to wait before a second try, at least.
+	pause   time.Duration
 	clients *otter.Cache[controlKey, *regclient.RegClient]
 }
 
@@ -40,6 +42,7 @@ func NewControl(o Options) *Control {
 		http:  &http.Client{Transport: guard{withMirrors(o, NewTransport(o.Egress), docs), docs}, CheckRedirect: CheckRedirect},
 		plain: map[string]bool{},
 		docs:  docs,
+		pause: 100 * time.Millisecond,
 		clients: otter.Must(&otter.Options[controlKey, *regclient.RegClient]{
 			MaximumSize:      1_000,
 			ExpiryCalculator: otter.ExpiryAccessing[controlKey, *regclient.RegClient](10 * time.Minute),
@@ -79,7 +82,7 @@ func (c *Control) client(a Access, host string) *regclient.RegClient {
 		regclient.WithRegOpts(
 			reg.WithHTTPClient(c.http), reg.WithCache(0, 0),
 			// A host that does not answer is tried once more, at once.
-			reg.WithDelay(100*time.Millisecond, time.Second), reg.WithRetryLimit(2),
+			reg.WithDelay(c.pause, 10*c.pause), reg.WithRetryLimit(2),
 		),
 	)
 }
