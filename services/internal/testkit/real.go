@@ -37,12 +37,21 @@ type Server struct {
 	ended chan struct{} // closed when cmd has ended
 }
 
-// FreePort is a TCP port on loopback that was free a moment ago. It lies below
-// those that systems give to outgoing connections, so that none takes it meanwhile.
+// Ports that FreePort gives, below those that systems give to outgoing connections.
+const firstPort, ports = 10_000, 22_000
+
+// Where FreePort began, and how many it has looked at.
+var (
+	portsFrom = rand.IntN(ports)
+	portsSeen atomic.Int64
+)
+
+// FreePort is a TCP port on loopback that was free a moment ago. Nobody takes it
+// meanwhile: no outgoing connection, and no other test of this process.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(10_000 + rand.IntN(22_000))
+		port := strconv.Itoa(firstPort + (portsFrom+int(portsSeen.Add(1)))%ports)
 		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			_ = l.Close()
 			return port
