@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -120,21 +121,29 @@ func bare(channel string) settings {
 }
 
 // layersOf is how many packages of an environment are there as layers, and how long those
-// are that are not.
+// are that are not. A lock that is asked for while the machine is busy may come without.
 func (p *program) layersOf(t *testing.T, entries ...string) (there int, missing int64) {
 	t.Helper()
-	var got struct {
-		Locks []struct {
-			KnownLayers  *int
-			MissingBytes *int64
-		}
-	}
 	query := map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{"lab"}}}
-	r := p.call(http.MethodPost, "/v1alpha1/conda/lock", query)
-	if err := json.Unmarshal(r.body, &got); err != nil || len(got.Locks) != 1 || got.Locks[0].KnownLayers == nil || got.Locks[0].MissingBytes == nil {
-		t.Fatalf("the lock is %d, %s", r.status, r.body)
-	}
-	return *got.Locks[0].KnownLayers, *got.Locks[0].MissingBytes
+	testkit.Until(t, "what is there", func() error {
+		var got struct {
+			Locks []struct {
+				KnownLayers  *int
+				MissingBytes *int64
+			}
+		}
+		r := p.call(http.MethodPost, "/v1alpha1/conda/lock", query)
+		if err := json.Unmarshal(r.body, &got); err != nil || len(got.Locks) != 1 {
+			t.Fatalf("the lock is %d, %s", r.status, r.body)
+		}
+		l := got.Locks[0]
+		if l.KnownLayers == nil || l.MissingBytes == nil {
+			return fmt.Errorf("the lock is %s", r.body)
+		}
+		there, missing = *l.KnownLayers, *l.MissingBytes
+		return nil
+	})
+	return there, missing
 }
 
 // TestCondaImage makes images of Conda packages where nothing can run a container.
