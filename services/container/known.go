@@ -15,6 +15,20 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
+// identify lets the caller in, and counts the request against their limit.
+func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return who, s.charge(ctx, who, 1)
+}
+
+// identifyAs lets the caller in, in the workspace of an identity.
+func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*platformv1.Identity, error) {
+	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
+}
+
 // signedIn is the user whom the Bearer token names.
 func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
@@ -62,28 +76,6 @@ func (s *Service) live(ctx context.Context, id string) (store.Record, error) {
 	return rec, nil
 }
 
-// sqlFault says that the database is the one that did not work.
-func (s *Service) sqlFault(doing string, err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return s.deps.DB.Fault(doing, err)
-}
-
-// identify lets the caller in, and counts the request against their limit.
-func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
-	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
-	if err != nil {
-		return nil, err
-	}
-	return who, s.charge(ctx, who, 1)
-}
-
-// identifyAs lets the caller in, in the workspace of an identity.
-func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*platformv1.Identity, error) {
-	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
-}
-
 // given is the request that was answered with a name, whose token is in it.
 // fault.NotFound where there is none, or it has ended.
 func (s *Service) given(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
@@ -98,4 +90,12 @@ func (s *Service) given(ctx context.Context, field string, image oci.Reference, 
 		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image: it can be pulled, but nothing can be added to it or made of it", field, image)
 	}
 	return rec, nil
+}
+
+// sqlFault says that the database is the one that did not work.
+func (s *Service) sqlFault(doing string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return s.deps.DB.Fault(doing, err)
 }

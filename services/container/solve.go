@@ -22,6 +22,12 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
+// Images of Conda packages that were solved are put together of the packages themselves;
+// what the request wants run is run on that. Which packages, and the base image's digest,
+// decide such an image; how they were asked for does not. The same request stands for
+// the same packages until its lock is forgotten (conda_lock_ttl): pipelines that are
+// run again want the image that they had.
+
 // foresee asks which packages a request stands for, before anything is queued, for as
 // long as patience says. Where that is not known in time the build finds out
 // (gateway/contract/container-service.md#solvable-packages).
@@ -63,12 +69,6 @@ func (s *Service) isMade(ctx context.Context, b *buildv1.SubmitBuildRequest) boo
 	made, err := s.deps.Build.SubmitBuild(ctx, ask)
 	return err == nil && made.GetCached()
 }
-
-// Images of Conda packages that were solved are put together of the packages
-// themselves; what the request wants run is run on that. Which packages, and the base image's digest,
-// decide such an image; how they were asked for does not. The same request stands for
-// the same packages until its lock is forgotten (conda_lock_ttl): pipelines that are
-// run again want the image that they had.
 
 // putsPackages says whether a worker is there that puts packages together.
 func (s *Service) putsPackages(ctx context.Context) bool {
