@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/sif"
 	"slipway.dev/services/builder/squashfs"
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/real"
 )
 
 // TestMain is also the program that TestMakeInLittleMemory measures.
@@ -63,7 +63,7 @@ func layer(t testing.TB, entries ...*tar.Header) flatten.Layer {
 // unpack answers the folder with what an image holds.
 func unpack(t testing.TB, path string) string {
 	t.Helper()
-	if !testkit.Real() {
+	if !real.Servers() {
 		t.Skip("needs unsquashfs: SLIPWAY_TEST_REAL is not set")
 	}
 	image, err := native.LoadContainerFromPath(path, native.OptLoadWithFlag(os.O_RDONLY))
@@ -240,7 +240,7 @@ func TestMakeRefuses(t *testing.T) {
 // TestMakeInLittleMemory makes an image of 2 GB in a process of its own; a tenth of it under
 // the race detector, which makes it long.
 func TestMakeInLittleMemory(t *testing.T) {
-	if !testkit.Real() {
+	if !real.Servers() {
 		t.Skip("takes a while: SLIPWAY_TEST_REAL is not set")
 	}
 	self, err := os.Executable()

@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway.dev/services/builder/squashfs"
-	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/internal/testkit/real"
 )
 
 // realTools skips where the programs of squashfs-tools are not asked for.
 func realTools(t testing.TB) {
 	t.Helper()
-	if !testkit.Real() {
+	if !real.Servers() {
 		t.Skip("needs squashfs-tools-ng and squashfs-tools: SLIPWAY_TEST_REAL is not set")
 	}
 }

@@ -17,11 +17,12 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/testkit/real"
 )
 
 // Real says whether tests may start the servers that Debian packages: it is set
 // by `make e2e`, which installs them.
-func Real() bool { return os.Getenv("SLIPWAY_TEST_REAL") != "" }
+func Real() bool { return real.Servers() }
 
 // Server is a real server that a test started; it ends with the test.
 type Server struct {
