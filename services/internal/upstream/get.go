@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"math/rand/v2"
@@ -28,27 +29,30 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 	}
 	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
 	defer c.metrics.took(repo.Host, kind, time.Now())
+	resp, err := c.repeated(ctx, func() (*http.Response, error) { return c.authorized(ctx, method, u, tokenKey{repo, a}, header) })
+	if err != nil {
+		c.metrics.failed(repo.Host, kind)
+		return nil, a.Explain(unreachable(repo.Host, err))
+	}
+	resp, err = c.checked(repo.Host, kind, resp)
+	return resp, a.Explain(err)
+}
+
+// repeated sends a request again where that is worth it, after a pause.
+func (c *Client) repeated(ctx context.Context, send func() (*http.Response, error)) (*http.Response, error) {
 	for try := 1; ; try++ {
-		resp, err := c.authorized(ctx, method, u, tokenKey{repo, a}, header)
-		if try < attempts && worthRepeating(ctx, resp, err) {
-			wait := backoff(try)
-			if err == nil {
-				wait = max(wait, RetryAfter(resp))
-				drain(resp)
-			}
-			if sleep(ctx, wait) {
-				continue
-			}
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
+		resp, err := send()
+		if try == attempts || !worthRepeating(ctx, resp, err) {
+			return resp, err
 		}
-		if err != nil {
-			c.metrics.failed(repo.Host, kind)
-			return nil, a.Explain(unreachable(repo.Host, err))
+		wait := backoff(try)
+		if err == nil {
+			wait = max(wait, RetryAfter(resp))
+			drain(resp)
 		}
-		resp, err = c.checked(repo.Host, kind, resp)
-		return resp, a.Explain(err)
+		if !sleep(ctx, wait) {
+			return resp, cmp.Or(ctx.Err(), err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	"slipway.dev/services/internal/fault"
@@ -29,34 +30,40 @@ func (c *Client) Fetch(ctx context.Context, rawURL string) (*http.Response, erro
 // visit goes along redirects until there is content.
 func (c *Client) visit(ctx context.Context, rawURL string, header http.Header) (*http.Response, error) {
 	for range limits.Redirects + 1 {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
-		if err != nil {
-			return nil, fault.Invalid.New("the URL is malformed", err)
+		resp, next, err := c.ask(ctx, rawURL, header)
+		if err != nil || next == "" {
+			return resp, err
 		}
-		for k, v := range header {
-			req.Header[k] = v
-		}
-		resp, err := c.send(req)
-		if err != nil {
-			if ctx.Err() != nil || errors.As(err, new(*fault.Error)) {
-				return nil, err
-			}
-			return nil, fault.Invalid.New(req.URL.Host+" cannot be reached", err)
-		}
-		if isContent(resp, header) {
-			return resp, nil
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode < 300 || resp.StatusCode > 399 {
-			return nil, fault.Invalid.New(fmt.Sprintf("%s answered %d", req.URL.Host, resp.StatusCode), nil)
-		}
-		next, err := resp.Location()
-		if err != nil {
-			return nil, fault.Invalid.New(req.URL.Host+" redirects to nowhere", err)
-		}
-		rawURL = next.String()
+		rawURL = next
 	}
 	return nil, fault.Invalid.Newf("there are too many redirects")
+}
+
+// ask sends one request: what comes is what was asked for, or where to ask next.
+func (c *Client) ask(ctx context.Context, rawURL string, header http.Header) (content *http.Response, next string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
+	if err != nil {
+		return nil, "", fault.Invalid.New("the URL is malformed", err)
+	}
+	maps.Copy(req.Header, header)
+	resp, err := c.send(req)
+	switch {
+	case err != nil && (ctx.Err() != nil || errors.As(err, new(*fault.Error))):
+		return nil, "", err
+	case err != nil:
+		return nil, "", fault.Invalid.New(req.URL.Host+" cannot be reached", err)
+	case isContent(resp, header):
+		return resp, "", nil
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode < 300 || resp.StatusCode > 399 {
+		return nil, "", fault.Invalid.New(fmt.Sprintf("%s answered %d", req.URL.Host, resp.StatusCode), nil)
+	}
+	to, err := resp.Location()
+	if err != nil {
+		return nil, "", fault.Invalid.New(req.URL.Host+" redirects to nowhere", err)
+	}
+	return nil, to.String(), nil
 }
 
 // isContent says whether an answer is what was asked for; a part only where one was.
