@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/testkit"
@@ -154,6 +156,44 @@ func TestAStolenStoreLogin(t *testing.T) {
 	}
 	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusNotFound {
 		t.Errorf("what was not mounted is answered %d", r.StatusCode)
+	}
+}
+
+// TestAStolenStoreLoginNamesNothingElse: a manifest that is pushed by its digest may
+// bring tags with it.
+func TestAStolenStoreLoginNamesNothingElse(t *testing.T) {
+	t.Parallel()
+	s := newStorehouse(t)
+	img := s.made(t, "eeee_1")
+	l := s.Grant(grant("builds", "eeee", "eeee_1"))
+	if err := s.push(t, "builds:eeee", img, l); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := img.RawManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := digest.FromBytes(raw).String()
+	for query, want := range map[string]int{
+		"": http.StatusCreated, "?tag=aaaa": http.StatusForbidden, "?tag=new": http.StatusForbidden, "?tag=eeee&tag=aaaa": http.StatusForbidden, "?tag": http.StatusForbidden,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.url+"/v2/builds/manifests/"+d+query, bytes.NewReader(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.SetBasicAuth(l.Username, l.Password)
+		req.Header.Set("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%q is answered %d, want %d", query, resp.StatusCode, want)
+		}
+	}
+	if got := s.ask(t, "HEAD", "/v2/builds/manifests/aaaa", s.all).Header.Get("Docker-Content-Digest"); got == d || got == "" {
+		t.Errorf("the victim's name is that of %q", got)
 	}
 }
 

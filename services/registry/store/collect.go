@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -116,15 +117,27 @@ func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]Image, error) {
 
 // Bytes is what all repositories take up on disk.
 func (s *Store) Bytes() (sum int64, err error) {
+	linked := map[uint64]bool{} // files that several repositories have, by inode
 	err = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
-			if info, err := e.Info(); err == nil {
+			if info, err := e.Info(); err == nil && !seen(linked, info) {
 				sum += info.Size()
 			}
 		}
 		return nil // files come and go under us
 	})
 	return sum, err
+}
+
+// seen says whether a file was told of before under another name, and notes it.
+func seen(linked map[uint64]bool, info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Nlink < 2 {
+		return false
+	}
+	before := linked[stat.Ino]
+	linked[stat.Ino] = true
+	return before
 }
 
 // remove takes the names of images away, but for those that were used meanwhile, and
@@ -150,7 +163,7 @@ func (s *Store) clear(repository string, doomed []Image, unnamed time.Time) (gon
 	door := s.door(repository)
 	door.Lock()
 	defer door.Unlock()
-	l := layout(filepath.Join(s.dir, filepath.FromSlash(repository)))
+	l := s.layout(repository)
 	for _, i := range doomed {
 		if l.used(digest.Digest(i.Digest)).After(i.Used) {
 			continue
@@ -231,22 +244,10 @@ func (s *Store) delete(repository, reference string) error {
 	if err != nil {
 		return err
 	}
-	w := &codeOnly{header: http.Header{}}
+	w := newAnswer()
 	s.registry.ServeHTTP(w, r)
-	if w.code != http.StatusAccepted && w.code != http.StatusNotFound {
-		return fmt.Errorf("the image store answers %d to the removal of %s:%s", w.code, repository, reference)
+	if w.status != http.StatusAccepted && w.status != http.StatusNotFound {
+		return fmt.Errorf("the image store answers %d to the removal of %s:%s", w.status, repository, reference)
 	}
 	return nil
 }
-
-// codeOnly is an answer of which the status matters.
-type codeOnly struct {
-	header http.Header
-	code   int
-}
-
-func (w *codeOnly) Header() http.Header { return w.header }
-
-func (w *codeOnly) WriteHeader(code int) { w.code = code }
-
-func (w *codeOnly) Write(b []byte) (int, error) { return len(b), nil }

@@ -17,7 +17,6 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -53,38 +52,13 @@ func (s *Store) granted(user, password string) (g caller.Grant, ok bool) {
 	return g, user == g.Build && time.Now().Before(g.Until)
 }
 
-// serveGranted answers a request of a build that its login allows.
-func (s *Store) serveGranted(w http.ResponseWriter, r *http.Request, g caller.Grant) {
-	if q := r.URL.Query(); q.Has("mount") || q.Has("from") {
-		if q.Get("from") != g.Repository { // the registry's other repositories are no business of the build's
-			q.Del("mount")
-			q.Del("from")
-		}
-		r = r.Clone(r.Context())
-		r.URL.RawQuery = q.Encode()
-	}
-	if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/manifests/"+g.Tag) {
-		s.registry.ServeHTTP(w, r)
-		return
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limits.Document))
-	if err != nil {
-		refuse(w, http.StatusRequestEntityTooLarge, "SIZE_INVALID", "The manifest is too large")
-		return
-	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	s.naming.Lock()
-	defer s.naming.Unlock()
-	if owner := s.buildOf(r, body); owner != "" && owner != g.Build {
-		refuse(w, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
-		return
-	}
-	s.registry.ServeHTTP(w, r)
-}
-
 // allows says whether a request is one that a build needs. Paths are matched from
-// end to end: a repository below another has a path that begins alike.
+// end to end: a repository below another has a path that begins alike. A manifest may come
+// with tags in its query, which are for nobody here.
 func allows(g caller.Grant, r *http.Request) bool {
+	if r.URL.Query().Has("tag") {
+		return false
+	}
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
 		return reads
@@ -120,6 +94,15 @@ func asksByDigest(path, repository string) bool {
 
 func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 
+// taken says whether a push would take a name away from another build's image.
+func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
+	if build == "" || r.Method != http.MethodPut || digestOf(r.URL.Path) != "" {
+		return false
+	}
+	owner := s.buildOf(r, brings)
+	return owner != "" && owner != build
+}
+
 // buildOf is the build that has made the image whose name a request sets: "" where
 // there is no such image, and "unknown" where it does not say, unless it is the very one
 // that the request brings: whichever build makes that, it is the same.
@@ -127,7 +110,7 @@ func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.Body, ask.ContentLength = http.MethodGet, http.NoBody, 0
 	ask.Header = http.Header{"Accept": {ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest}}
-	got := &answerOf{header: http.Header{}, status: http.StatusOK}
+	got := newAnswer()
 	s.registry.ServeHTTP(got, ask)
 	if got.status == http.StatusNotFound {
 		return ""
@@ -140,17 +123,6 @@ func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	}
 	return "unknown"
 }
-
-// answerOf keeps an answer.
-type answerOf struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (a *answerOf) Header() http.Header         { return a.header }
-func (a *answerOf) WriteHeader(status int)      { a.status = status }
-func (a *answerOf) Write(p []byte) (int, error) { return a.body.Write(p) }
 
 // refuse answers with an error of the distribution specification; why is plain text.
 func refuse(w http.ResponseWriter, status int, code, why string) {

@@ -30,7 +30,7 @@ func (s *Store) Images() ([]Image, error) {
 	var out []Image
 	names, err := s.repositories()
 	for _, name := range names {
-		l := layout(filepath.Join(s.dir, filepath.FromSlash(name)))
+		l := s.layout(name)
 		entries, err := l.entries()
 		if err != nil {
 			return nil, err
@@ -70,6 +70,10 @@ const uploads = "_uploads"
 // layout is the folder of one repository. Truth: the OCI image layout
 // specification. The time of a file is when it was last used (see Store.touch).
 type layout string
+
+func (s *Store) layout(repository string) layout {
+	return layout(filepath.Join(s.dir, filepath.FromSlash(repository)))
+}
 
 // tagOf is the tag of an entry of index.json; "" for none.
 func tagOf(e ocispec.Descriptor) string { return e.Annotations[ocispec.AnnotationRefName] }

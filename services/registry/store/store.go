@@ -8,17 +8,13 @@ import (
 	"crypto/subtle"
 	"errors"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
 	"github.com/olareg/olareg/types"
-	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/upstream"
 )
@@ -32,11 +28,7 @@ type Store struct {
 	dir      string
 	// key seals the logins of builds.
 	key []byte
-	// naming is held while a build gives its image a name.
-	naming sync.Mutex
-	// doors are by repository: the first upload goes in alone, since the library
-	// makes the repository then, while others look whether it is there; and so does
-	// what removes blobs (see Collect).
+	// doors are by repository: see serve and clear.
 	doors sync.Map // of *sync.RWMutex
 	// collecting is held by whoever removes what is not needed.
 	collecting sync.Mutex
@@ -95,61 +87,5 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store removes images itself, when no name needs them")
 		return
 	}
-	defer s.enter(r)()
-	s.touch(r.URL.Path, digestOf(r.URL.Path))
-	if whole {
-		s.registry.ServeHTTP(w, r)
-	} else {
-		s.serveGranted(w, r, grant)
-	}
-	if d := digest.Digest(w.Header().Get("Docker-Content-Digest")); d.Validate() == nil {
-		s.touch(r.URL.Path, d)
-	}
-}
-
-// touch notes the use of a manifest or a blob: the time of its file is when it was
-// last asked for. So whoever was told that a blob is there can push an image of it.
-func (s *Store) touch(path string, d digest.Digest) {
-	if d != "" {
-		now := time.Now()
-		_ = os.Chtimes(layout(filepath.Join(s.dir, filepath.FromSlash(repositoryOf(path)))).path(d), now, now) // it may not be there
-	}
-}
-
-func repositoryOf(path string) string {
-	name := strings.TrimPrefix(path, "/v2/")
-	for _, kind := range []string{"/blobs/", "/manifests/", "/referrers/", "/tags/"} {
-		name, _, _ = strings.Cut(name, kind)
-	}
-	if !filepath.IsLocal(name) {
-		return ""
-	}
-	return name
-}
-
-// isUpload says whether a path is one of an upload under way.
-func isUpload(path string) bool { return strings.Contains(path, "/blobs/uploads/") }
-
-func (s *Store) door(repository string) *sync.RWMutex {
-	made, _ := s.doors.LoadOrStore(repository, &sync.RWMutex{})
-	return made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
-}
-
-// enter returns how to leave again. What takes as long as its body stays outside:
-// parts of an upload are nobody's yet, and a blob that is open can be read to its end
-// though it is removed.
-func (s *Store) enter(r *http.Request) (leave func()) {
-	repository := repositoryOf(r.URL.Path)
-	begins := r.Method == http.MethodPost
-	if !begins && (isUpload(r.URL.Path) || r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/")) {
-		return func() {}
-	}
-	door := s.door(repository)
-	_, err := os.Stat(filepath.Join(s.dir, filepath.FromSlash(repository), "index.json"))
-	if begins && err != nil {
-		door.Lock()
-		return door.Unlock
-	}
-	door.RLock()
-	return door.RUnlock
+	s.serve(w, r, grant.Build)
 }
