@@ -157,6 +157,15 @@ func TestAStolenStoreLogin(t *testing.T) {
 	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusNotFound {
 		t.Errorf("what was not mounted is answered %d", r.StatusCode)
 	}
+	// One of what it may read anyway saves it the copy.
+	reads = grant("builds/eve", "eeee", "eeee_1")
+	reads.Reads = []string{"builds/victim"}
+	if r := s.ask(t, "POST", "/v2/builds/eve/blobs/uploads/?"+q.Encode(), s.Grant(reads)); r.StatusCode != http.StatusCreated {
+		t.Errorf("a mount of what it may read is answered %d", r.StatusCode)
+	}
+	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusOK {
+		t.Errorf("what was mounted is answered %d", r.StatusCode)
+	}
 }
 
 // TestAStolenStoreLoginNamesNothingElse: a manifest that is pushed by its digest may

@@ -96,7 +96,7 @@ func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 
 // taken says whether a push would take a name away from another build's image.
 func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
-	if build == "" || r.Method != http.MethodPut || digestOf(r.URL.Path) != "" {
+	if r.Method != http.MethodPut || digestOf(r.URL.Path) != "" {
 		return false
 	}
 	owner := s.buildOf(r, brings)

@@ -8,39 +8,42 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
 )
 
-// serve answers a request that its login allows; build is whose, "" for the service.
+// serve answers a request that its login allows; g is what a build has, and nil for the
+// service itself.
 //
 // The library looks without a lock whether a repository is there, and sets that whenever it
 // reads index.json again. So what reads index.json is alone in its repository, and
 // what only looks is with others that do. Nobody waits there for a client: what it sends is read
 // before, and what it is sent is written after.
-func (s *Store) serve(w http.ResponseWriter, r *http.Request, build string) {
+func (s *Store) serve(w http.ResponseWriter, r *http.Request, g *caller.Grant) {
 	repository, d := repositoryOf(r.URL.Path), digestOf(r.URL.Path)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case isUpload(r.URL.Path) && r.Method != http.MethodPost:
 		s.registry.ServeHTTP(w, r) // parts of an upload are nobody's yet
 	case r.Method == http.MethodPost:
-		s.begin(w, r, repository, build != "")
+		s.begin(w, r, repository, g)
 	case reads && d != "" && strings.Contains(r.URL.Path, "/blobs/"):
 		s.serveBlob(w, r, repository, d)
 	default:
-		s.alone(w, r, repository, build)
+		s.alone(w, r, repository, g)
 	}
 }
 
 // alone has a request answered that reads or changes index.json, or that is for the
 // library to refuse.
-func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository, build string) {
+func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limits.Document))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, "SIZE_INVALID", "The manifest is too large")
@@ -51,7 +54,7 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository, build 
 	door := s.door(repository)
 	door.Lock()
 	s.touch(repository, digestOf(r.URL.Path))
-	if s.taken(r, body, build) {
+	if g != nil && s.taken(r, body, g.Build) {
 		refuse(answer, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
 	} else {
 		s.registry.ServeHTTP(answer, r)
@@ -61,10 +64,10 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository, build 
 	answer.send(w)
 }
 
-// begin answers the start of an upload. A blob of another repository (?mount=…&from=…) is
-// linked, not copied; it is for the service alone. A body that comes at once (?digest=…)
-// is for the next request, as the distribution specification has it.
-func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string, granted bool) {
+// begin answers the start of an upload. A blob of another repository that the login may
+// read (?mount=…&from=…) is linked, not copied. A body that comes at once (?digest=…) is
+// for the next request, as the distribution specification has it.
+func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	q := r.URL.Query()
 	mount, from := digest.Digest(q.Get("mount")), q.Get("from")
 	q.Del("from")
@@ -79,7 +82,7 @@ func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string,
 		door.Lock()
 		defer door.Unlock()
 	}
-	if !granted {
+	if g == nil || slices.Contains(g.Reads, from) {
 		s.link(mount, from, repository)
 	}
 	s.touch(repository, mount)

@@ -87,5 +87,9 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store removes images itself, when no name needs them")
 		return
 	}
-	s.serve(w, r, grant.Build)
+	if whole {
+		s.serve(w, r, nil)
+	} else {
+		s.serve(w, r, &grant)
+	}
 }
