@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -83,11 +84,26 @@ func (a *Artifact) archive(in *io.SectionReader) (io.Reader, func(), error) {
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return nil, nil, err
 	}
-	d, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(limits.ArtifactWindow))
+	d, err := decoder(in)
 	if err != nil {
 		return nil, nil, err
 	}
-	return d, d.Close, nil
+	return d, func() {
+		if d.Reset(nil) == nil {
+			decoders.Put(d)
+		}
+	}, nil
+}
+
+// decoders are those that nobody uses: each has a window, of 8 MiB for most artifacts, which
+// takes longer to get than a small artifact to read.
+var decoders sync.Pool // of *zstd.Decoder
+
+func decoder(in io.Reader) (*zstd.Decoder, error) {
+	if d, ok := decoders.Get().(*zstd.Decoder); ok {
+		return d, d.Reset(in)
+	}
+	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(limits.ArtifactWindow))
 }
 
 // visit is shown each entry of an archive, under its clean name; content is that

@@ -2,7 +2,6 @@ package layering
 
 import (
 	"archive/tar"
-	"bufio"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/builder/artifact"
@@ -24,48 +21,23 @@ import (
 // same in every layer: whichever lies above, they stay as they are.
 type tarball struct {
 	tar      *tar.Writer
-	packer   io.WriteCloser
-	buffer   *bufio.Writer // the packer's words are 250 bytes long
+	packer   *packer
 	packed   *counter
 	sum, raw hash.Hash // of what is compressed, and of the tar
-	media    string
 
-	piece []byte // of a file: packages have thousands
-
-	prefix string // without the first "/"
-	seen   map[string]byte
+	compression Compression
+	prefix      string // without the first "/"
+	seen        map[string]byte
 	Package
 }
 
-// gzipLevel costs half of the time of the best, for 3 % more bytes.
-const gzipLevel = 6
-
 func newTarball(out io.Writer, prefix string, c Compression) (*tarball, error) {
-	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, media: c.mediaType(), piece: make([]byte, 64<<10)}
+	t := &tarball{sum: sha256.New(), raw: sha256.New(), prefix: strings.TrimPrefix(prefix, "/"), seen: map[string]byte{}, compression: c}
 	t.packed = &counter{out: io.MultiWriter(out, t.sum)}
-	t.buffer = bufio.NewWriterSize(t.packed, 64<<10)
 	var err error
-	t.packer, err = c.writer(t.buffer)
+	t.packer, err = c.packer(t.packed)
 	t.tar = tar.NewWriter(io.MultiWriter(t.packer, t.raw))
 	return t, err
-}
-
-// writer compresses.
-func (c Compression) writer(out io.Writer) (io.WriteCloser, error) {
-	kind, level, isAt := c.split()
-	if kind == Zstd {
-		speed := zstd.SpeedDefault
-		if isAt {
-			speed = zstd.EncoderLevelFromZstd(level)
-		}
-		// The number of processors must not show in the bytes; and every level is read
-		// with as little memory.
-		return zstd.NewWriter(out, zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
-	}
-	if !isAt {
-		level = gzipLevel
-	}
-	return gzip.NewWriterLevel(out, level)
 }
 
 // Put implements artifact.Sink.
@@ -101,7 +73,7 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
-	_, err := io.CopyBuffer(t.tar, struct{ io.Reader }{content}, t.piece)
+	_, err := io.CopyBuffer(t.tar, struct{ io.Reader }{content}, t.packer.piece)
 	if errors.Is(err, tar.ErrWriteTooLong) {
 		return fmt.Errorf("%s is longer than it was said to be: %w", h.Name, err)
 	}
@@ -129,11 +101,12 @@ func (t *tarball) folder(name string) error {
 
 // close ends the layer, and says what it is.
 func (t *tarball) close() (Package, error) {
-	if err := errors.Join(t.tar.Close(), t.packer.Close(), t.buffer.Flush()); err != nil {
+	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
 		return Package{}, err
 	}
+	t.compression.giveBack(t.packer)
 	t.Layer = Layer{
-		MediaType: t.media, Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw),
+		MediaType: t.compression.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw),
 	}
 	return t.Package, nil
 }
