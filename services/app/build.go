@@ -111,9 +111,8 @@ func (a *App) openImageStore(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store_addr: %w", err)
 	}
-	s := store.New(a.cfg.DataDir, a.storeLogin)
+	s := store.New(a.cfg.DataDir, a.storeLogin, a.log)
 	a.storeGrant = s.Grant
-	a.onClose(s.Close)
 	a.images = s
 	a.background = append(a.background, a.collectImages)
 	server := a.httpServer(s)

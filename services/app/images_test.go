@@ -27,8 +27,7 @@ import (
 func TestImagesOfTheStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"})
-	t.Cleanup(func() { _ = images.Close() })
+	images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
 	push(t, images, "builds:old")
 	then := time.Now().Add(-3 * time.Hour)
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -33,10 +33,10 @@ type storehouse struct {
 func newStorehouse(t *testing.T) storehouse {
 	t.Helper()
 	s := storehouse{all: upstream.Login{Username: "slipway", Password: "secret"}}
-	s.Store = store.New(t.TempDir(), s.all)
+	s.Store = store.New(t.TempDir(), s.all, testkit.Log(t))
 	server := httptest.NewServer(s)
 	s.url = server.URL
-	t.Cleanup(func() { server.Close(); _ = s.Close() })
+	t.Cleanup(server.Close)
 	img := s.made(t, "aaaa_1")
 	for _, ref := range []string{"builds:aaaa", "builds/victim:aaaa", "builds/x/victim:aaaa"} {
 		if err := s.push(t, ref, img, s.all); err != nil {
@@ -211,8 +211,7 @@ func TestForgedStoreLogins(t *testing.T) {
 	t.Parallel()
 	s := newStorehouse(t)
 	good := s.Grant(grant("builds", "eeee", "eeee_1"))
-	other := store.New(t.TempDir(), s.all)
-	defer other.Close()
+	other := store.New(t.TempDir(), s.all, testkit.Log(t))
 	late := grant("builds", "aaaa", "aaaa_1")
 	late.Until = time.Now().Add(-time.Second)
 	text, seal, _ := strings.Cut(s.Grant(grant("builds", "aaaa", "aaaa_1")).Password, ".")
@@ -292,8 +291,7 @@ func TestTheSameImageIsPushedAgain(t *testing.T) {
 }
 
 func FuzzGrant(f *testing.F) {
-	s := store.New(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"})
-	defer s.Close()
+	s := store.New(f.TempDir(), upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(f))
 	f.Add("a_1", s.Grant(grant("builds", "a", "a_1")).Password+"x")
 	f.Add("", ".")
 	f.Fuzz(func(t *testing.T, user, password string) {

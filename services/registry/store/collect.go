@@ -240,12 +240,10 @@ func (l layout) dropUploads(before time.Time) error {
 
 // delete has the library forget a tag or a manifest: it keeps index.json in memory.
 func (s *Store) delete(repository, reference string) error {
-	r, err := http.NewRequestWithContext(context.Background(), http.MethodDelete, "/v2/"+repository+"/manifests/"+reference, nil)
+	w, err := s.ask(http.MethodDelete, "/v2/"+repository+"/manifests/"+reference)
 	if err != nil {
 		return err
 	}
-	w := newAnswer()
-	s.registry.ServeHTTP(w, r)
 	if w.status != http.StatusAccepted && w.status != http.StatusNotFound {
 		return fmt.Errorf("the image store answers %d to the removal of %s:%s", w.status, repository, reference)
 	}

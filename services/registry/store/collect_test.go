@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/store"
 )
@@ -34,12 +35,9 @@ type shelf struct {
 func newShelf(t *testing.T) *shelf {
 	t.Helper()
 	s := &shelf{dir: t.TempDir()}
-	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"})
+	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
 	server := httptest.NewServer(s.Store)
-	t.Cleanup(func() {
-		server.Close()
-		_ = s.Close()
-	})
+	t.Cleanup(server.Close)
 	s.host = strings.TrimPrefix(server.URL, "http://")
 	return s
 }

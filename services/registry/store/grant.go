@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/oci"
@@ -109,7 +108,7 @@ func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
 func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.Body, ask.ContentLength = http.MethodGet, http.NoBody, 0
-	ask.Header = http.Header{"Accept": {ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest}}
+	ask.Header = http.Header{} // whatever type it has
 	got := newAnswer()
 	s.registry.ServeHTTP(got, ask)
 	if got.status == http.StatusNotFound {

@@ -14,6 +14,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // Image is a name in the store.
@@ -64,9 +65,6 @@ func (s *Store) repositories() (names []string, err error) {
 	return names, err
 }
 
-// uploads is the library's folder for what is being pushed.
-const uploads = "_uploads"
-
 // layout is the folder of one repository. Truth: the OCI image layout
 // specification. The time of a file is when it was last used (see Store.touch).
 type layout string
@@ -106,6 +104,27 @@ func (l layout) used(d digest.Digest) time.Time {
 		return time.Time{}
 	}
 	return info.ModTime()
+}
+
+// kind is the type of a manifest or an index; "" for any other blob, and not ok for one that is not
+// there.
+func (l layout) kind(d digest.Digest) (mediaType string, ok bool) {
+	info, err := os.Stat(l.path(d))
+	if err != nil {
+		return "", false
+	}
+	if info.Size() > limits.StoredManifest {
+		return "", true // a layer
+	}
+	raw, err := os.ReadFile(l.path(d))
+	if err != nil {
+		return "", false
+	}
+	mediaType, err = oci.Classify("", raw)
+	if err != nil {
+		return "", true
+	}
+	return mediaType, true
 }
 
 // behind are the digests that a manifest or an index names itself.

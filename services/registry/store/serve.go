@@ -2,13 +2,13 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,23 +17,24 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 )
 
 // serve answers a request that its login allows; g is what a build has, and nil for the
 // service itself.
 //
-// The library looks without a lock whether a repository is there, and sets that whenever it
-// reads index.json again. So what reads index.json is alone in its repository, and
-// what only looks is with others that do. Nobody waits there for a client: what it sends is read
-// before, and what it is sent is written after.
+// The library keeps index.json, and looks without a lock whether a repository is there, which
+// it sets whenever it reads that file again. So whatever it is asked, it is asked alone for that
+// repository. Nobody waits there for a client: what it sends is read before, and what it is sent is
+// written after. Blobs are files, which it has no part in.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request, g *caller.Grant) {
 	repository, d := repositoryOf(r.URL.Path), digestOf(r.URL.Path)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
-	case isUpload(r.URL.Path) && r.Method != http.MethodPost:
-		s.registry.ServeHTTP(w, r) // parts of an upload are nobody's yet
-	case r.Method == http.MethodPost:
+	case r.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(r.URL.Path, "/"), "/blobs/uploads"):
 		s.begin(w, r, repository, g)
+	case strings.Contains(r.URL.Path, "/blobs/uploads/"):
+		s.serveUpload(w, r, repository, g)
 	case reads && d != "" && strings.Contains(r.URL.Path, "/blobs/"):
 		s.serveBlob(w, r, repository, d)
 	default:
@@ -41,8 +42,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, g *caller.Grant) {
 	}
 }
 
-// alone has a request answered that reads or changes index.json, or that is for the
-// library to refuse.
+// alone has the library answer.
 func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limits.Document))
 	if err != nil {
@@ -54,9 +54,12 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string,
 	door := s.door(repository)
 	door.Lock()
 	s.touch(repository, digestOf(r.URL.Path))
-	if g != nil && s.taken(r, body, g.Build) {
+	switch why := s.unfit(repository, r, body); {
+	case why != "":
+		refuse(answer, http.StatusBadRequest, "MANIFEST_INVALID", why)
+	case g != nil && s.taken(r, body, g.Build):
 		refuse(answer, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
-	} else {
+	default:
 		s.registry.ServeHTTP(answer, r)
 	}
 	s.touch(repository, digest.Digest(answer.header.Get("Docker-Content-Digest")))
@@ -64,40 +67,35 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string,
 	answer.send(w)
 }
 
-// begin answers the start of an upload. A blob of another repository that the login may
-// read (?mount=…&from=…) is linked, not copied. A body that comes at once (?digest=…) is
-// for the next request, as the distribution specification has it.
-func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
-	q := r.URL.Query()
-	mount, from := digest.Digest(q.Get("mount")), q.Get("from")
-	q.Del("from")
-	q.Del("digest")
-	r = r.Clone(r.Context())
-	r.URL.RawQuery = q.Encode()
-	door := s.door(repository)
-	if _, err := os.Stat(filepath.Join(string(s.layout(repository)), "index.json")); err == nil {
-		door.RLock()
-		defer door.RUnlock()
-	} else { // the library makes the repository now
-		door.Lock()
-		defer door.Unlock()
+// unfit says why the store does not take a manifest; "" where it does. What is in index.json
+// decides under which type a manifest is served: so neither it nor an index above it
+// may call it something else, be it another's.
+func (s *Store) unfit(repository string, r *http.Request, raw []byte) string {
+	if r.Method != http.MethodPut {
+		return ""
 	}
-	if g == nil || slices.Contains(g.Reads, from) {
-		s.link(mount, from, repository)
+	is, err := oci.Classify("", raw)
+	if err != nil {
+		return "This is no manifest, nor an index, of an image"
 	}
-	s.touch(repository, mount)
-	s.registry.ServeHTTP(w, r) // with ?mount=…, it answers whether the blob is there
-}
-
-// link gives a repository a blob of another. Where that fails it is uploaded.
-func (s *Store) link(d digest.Digest, from, to string) {
-	if d.Validate() != nil || !filepath.IsLocal(from) {
-		return
+	said, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if said = strings.TrimSpace(said); said != "" && said != is {
+		return "The manifest is not of the type that its Content-Type says"
 	}
-	there, here := s.layout(from).path(d), s.layout(to).path(d)
-	if _, err := os.Stat(there); err == nil && os.MkdirAll(filepath.Dir(here), 0o750) == nil {
-		_ = os.Link(there, here)
+	r.Header.Set("Content-Type", is)
+	if !oci.IsIndex(is) {
+		return ""
 	}
+	index, err := oci.ParseIndex(oci.NewDocument(is, raw))
+	if err != nil {
+		return "The index is malformed, or has too many entries"
+	}
+	for _, child := range index.Manifests {
+		if truth, ok := s.layout(repository).kind(child.Digest); ok && truth != child.MediaType && (truth != "" || oci.IsIndex(child.MediaType) || oci.IsManifest(child.MediaType)) {
+			return "The index calls a manifest what it is not"
+		}
+	}
+	return ""
 }
 
 // serveBlob answers with a blob, or says that it is there: then an image of it can
@@ -132,11 +130,12 @@ func (s *Store) door(repository string) *sync.RWMutex {
 
 // touch notes the use of a manifest or a blob: the time of its file is when it was
 // last asked for. So whoever was told that a blob is there can push an image of it.
-func (s *Store) touch(repository string, d digest.Digest) {
-	if d.Validate() == nil {
-		now := time.Now()
-		_ = os.Chtimes(s.layout(repository).path(d), now, now) // it may not be there
+func (s *Store) touch(repository string, d digest.Digest) (there bool) {
+	if d.Validate() != nil {
+		return false
 	}
+	now := time.Now()
+	return os.Chtimes(s.layout(repository).path(d), now, now) == nil
 }
 
 // repositoryOf is the repository that a path of the distribution API names; "" for none.
@@ -152,8 +151,15 @@ func repositoryOf(path string) string {
 	return name[:end]
 }
 
-// isUpload says whether a path is one of an upload under way.
-func isUpload(path string) bool { return strings.Contains(path, "/blobs/uploads/") }
+// ask has the library answer the service itself.
+func (s *Store) ask(method, path string) (*answer, error) {
+	a := newAnswer()
+	r, err := http.NewRequestWithContext(context.Background(), method, path, http.NoBody)
+	if err == nil {
+		s.registry.ServeHTTP(a, r)
+	}
+	return a, err
+}
 
 // answer is one that is sent later, or only read.
 type answer struct {

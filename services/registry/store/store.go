@@ -6,15 +6,15 @@ package store
 import (
 	"crypto/rand"
 	"crypto/subtle"
-	"errors"
+	"log/slog"
 	"net/http"
 	"path/filepath"
-	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/olareg/olareg"
 	"github.com/olareg/olareg/config"
-	"github.com/olareg/olareg/types"
 
 	"slipway.dev/services/internal/upstream"
 )
@@ -28,42 +28,34 @@ type Store struct {
 	dir      string
 	// key seals the logins of builds.
 	key []byte
+	log *slog.Logger
 	// doors are by repository: see serve and clear.
 	doors sync.Map // of *sync.RWMutex
+	// writing has the ids of uploads that a request is about.
+	writing sync.Map
 	// collecting is held by whoever removes what is not needed.
 	collecting sync.Mutex
 }
 
-// New opens the store below dir, in its folder `images`. The caller closes
-// it.
-func New(dir string, login upstream.Login) *Store {
+// New opens the store below dir, in its folder `images`.
+func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	dir = filepath.Join(dir, "images")
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // it never fails
-	yes := true
+	yes, no := true, false
 	return &Store{
-		dir: dir, key: key,
+		dir: dir, key: key, log: log,
 		registry: olareg.New(config.Config{
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{
 				StoreType: config.StoreDir, RootDir: dir,
-				// It knows nothing of names, and waits for pushes while all else waits for
-				// it: Collect does it.
-				GC: config.ConfigGC{Frequency: -1},
+				// It knows nothing of names, believes what indexes say of others' manifests,
+				// and collects when it is closed, too: Collect does it, and it is never closed.
+				GC: config.ConfigGC{Frequency: -1, GracePeriod: 100 * 365 * 24 * time.Hour, RepoUploadMax: -1, EmptyRepo: &no},
 			},
 		}),
 		login: login,
 	}
-}
-
-// Close ends it; what it holds is on disk.
-func (s *Store) Close() error {
-	err := s.registry.Close()
-	if each, ok := err.(interface{ Unwrap() []error }); ok {
-		// A repository that was asked for and never pushed to is not there.
-		return errors.Join(slices.DeleteFunc(slices.Clone(each.Unwrap()), func(err error) bool { return errors.Is(err, types.ErrNotFound) })...)
-	}
-	return err
 }
 
 // ServeHTTP answers the distribution API.
@@ -82,7 +74,7 @@ func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "DENIED", "A build's login is good for its own image alone")
 		return
 	}
-	if r.Method == http.MethodDelete && !isUpload(r.URL.Path) {
+	if r.Method == http.MethodDelete && !strings.Contains(r.URL.Path, "/blobs/uploads/") {
 		w.Header().Set("Allow", "GET, HEAD, PUT")
 		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store removes images itself, when no name needs them")
 		return

@@ -23,7 +23,7 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 	}
 	login := remote.WithAuth(&authn.Basic{Username: "slipway", Password: "secret"})
 	for _, restarted := range []bool{false, true} {
-		images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"})
+		images := store.New(dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
 		server := httptest.NewServer(images)
 		ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://")+"/builds/tool:1", name.Insecure)
 		if err != nil {
@@ -47,16 +47,12 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 			t.Errorf("restarted=%v: %v, %v", restarted, got, err)
 		}
 		server.Close()
-		if err := images.Close(); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 
 func TestImageStoreWithoutALoginIsShut(t *testing.T) {
 	t.Parallel()
-	images := store.New(t.TempDir(), upstream.Login{})
-	defer images.Close()
+	images := store.New(t.TempDir(), upstream.Login{}, testkit.Log(t))
 	w := httptest.NewRecorder()
 	images.ServeHTTP(w, httptest.NewRequest("GET", "/v2/x/manifests/1", nil))
 	if w.Code != 401 {
