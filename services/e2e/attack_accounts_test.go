@@ -109,7 +109,7 @@ func TestRolesThatMayNotUseCredentials(t *testing.T) {
 		pull(t, target, "amd64")
 		w.become("launch", "view")
 		// Whoever remembers the login hears of it at once.
-		err := within(5*time.Second, func() error {
+		err := within(20*time.Second, func() error {
 			for range 4 {
 				r := request(t, http.MethodGet, v2(target)+"/manifests/1", nil)
 				if r.status == http.StatusOK {

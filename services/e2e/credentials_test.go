@@ -39,7 +39,7 @@ func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
 	}
 	// As soon as the bus has told of it, though a moment ago there was none.
 	var r reply
-	if err := within(5*time.Second, func() error {
+	if err := within(20*time.Second, func() error {
 		if r = ask(user...); r.status != http.StatusOK {
 			return fmt.Errorf("with a login: %d %s", r.status, r.body)
 		}

@@ -2,6 +2,7 @@ package logs
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -123,5 +124,5 @@ func (t *tail) after(place int64) (lines []*buildv1.LogLine, gone bool, more <-c
 		return nil, true, t.more
 	}
 	rest := t.lines[min(place-oldest, int64(len(t.lines))):]
-	return rest[:min(len(rest), batch)], false, t.more
+	return slices.Clone(rest[:min(len(rest), batch)]), false, t.more // add clears what it lets go of
 }

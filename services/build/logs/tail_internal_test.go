@@ -33,7 +33,11 @@ func TestTail(t *testing.T) {
 	if lines, gone, _ := one.after(9); gone || len(lines) != 0 {
 		t.Errorf("behind a line that is yet to come are %v (%v)", lines, gone)
 	}
+	held, _, _ := one.after(0)
 	add(6, 5000)
+	if len(held) != 5 || held[0].GetText() != "line 1" {
+		t.Errorf("what a reader got before is now %v", held)
+	}
 	if lines, gone, _ := one.after(5); !gone {
 		t.Errorf("%d lines are kept beyond the bound", len(lines))
 	}

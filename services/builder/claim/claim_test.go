@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/builder/claim"
 	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"
 )
@@ -188,11 +190,16 @@ func TestLate(t *testing.T) {
 func TestNote(t *testing.T) {
 	t.Parallel()
 	nc, ctx := jobstest.WithClaims(t, testkit.NATS(t)), t.Context()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
 	a, b := newWorker(t, nc), newWorker(t, nc)
 	said := 0
 	note := func(name string) {
 		a.Note(name, func() ([]byte, error) { said++; return []byte("of a"), nil })
-		if err := nc.Flush(); err != nil {
+		// A stream keeps messages in order, and acknowledges this one.
+		if _, err := js.Publish(ctx, buildbus.Claim("after-"+name), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

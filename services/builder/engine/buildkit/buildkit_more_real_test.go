@@ -287,11 +287,11 @@ func TestBuildKitDaemonIsKilled(t *testing.T) {
 	}
 	done := make(chan ended, 1)
 	go func() {
-		d, err := w.Engine.Build(t.Context(), w.Job("k_1", "FROM BASE\nRUN echo begun; sleep 7\n"), out)
+		d, err := w.Engine.Build(t.Context(), w.Job("k_1", "FROM BASE\nRUN echo begun; sleep 0007\n"), out)
 		done <- ended{d, err}
 	}()
-	jobstest.Eventually(t, "the step runs", func() bool { return len(processes("sleep 7")) > 0 })
-	before := processes("sleep 7")
+	jobstest.Eventually(t, "the step runs", func() bool { return len(processes("sleep 0007")) > 0 })
+	before := processes("sleep 0007")
 	daemons := processes("buildkitd --config " + w.Dir)
 	if len(daemons) != 1 {
 		t.Fatalf("there are daemons %v", daemons)
@@ -318,7 +318,7 @@ func TestBuildKitDaemonIsKilled(t *testing.T) {
 		left, _ := filepath.Glob("/sys/fs/cgroup/*/slipway/*/k_1.*")
 		return len(left) == 0
 	})
-	if left := append(processes("sleep 7"), processes(w.Dir)...); len(left) > 0 {
+	if left := append(processes("sleep 0007"), processes(w.Dir)...); len(left) > 0 {
 		t.Errorf("processes were left behind: %v", left)
 	}
 	if mounts, _ := os.ReadFile("/proc/self/mountinfo"); strings.Contains(string(mounts), w.Dir) {

@@ -135,21 +135,25 @@ const mercy = 15 * time.Second
 
 // solve has a daemon build. It returns soon after ctx has ended, whatever the daemon
 // does.
-func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates chan *client.SolveStatus, kill func()) (r *client.SolveResponse, err error) {
-	done := make(chan struct{})
+func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates chan *client.SolveStatus, kill func()) (*client.SolveResponse, error) {
+	type solved struct {
+		response *client.SolveResponse
+		err      error
+	}
+	done := make(chan solved, 1) // it may end when nobody waits for it any longer
 	go func() {
-		defer close(done)
-		r, err = c.Solve(ctx, nil, opt, updates)
+		r, err := c.Solve(ctx, nil, opt, updates)
+		done <- solved{r, err}
 	}()
 	select {
-	case <-done:
-		return r, err
+	case s := <-done:
+		return s.response, s.err
 	case <-ctx.Done():
 	}
 	for range 2 {
 		select {
-		case <-done:
-			return r, err
+		case s := <-done:
+			return s.response, s.err
 		case <-time.After(mercy):
 			if kill != nil {
 				kill()
