@@ -81,10 +81,13 @@ func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[s
 	if r.URL.RawQuery == "" {
 		return ""
 	}
+	given := map[protoreflect.FieldNumber]int{} // by either of its names
 	for name, values := range r.URL.Query() {
 		fd := field(desc, name)
-		if fd != nil && !fd.IsList() && len(values) > 1 {
-			return fd.JSONName() + " is given more than once"
+		if fd != nil && !fd.IsList() {
+			if given[fd.Number()] += len(values); given[fd.Number()] > 1 {
+				return fd.JSONName() + " is given more than once"
+			}
 		}
 		for _, v := range values {
 			if problem := misread(fd, v); problem != "" {

@@ -18,16 +18,17 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 	called := func(any, grpc.ServerStream) error { t.Error("the room was called"); return nil }
 	platform := servePlatform(t, "", called)
 	for path, want := range map[string]string{
-		"/orgs?max=many":                      `max must be a whole number, not \"many\"`,
-		"/orgs?pageSize=99999999999999999999": `pageSize must be a whole number, not \"99999999999999999999\"`,
-		"/credentials?workspaceId=x":          `workspaceId must be a whole number, not \"x\"`,
-		"/credentials?workspace_id=x":         `workspaceId must be a whole number, not \"x\"`,
-		"/credentials?workspaceId=":           `workspaceId must be a whole number, not \"\"`,
-		"/orgs/x/members":                     `orgId must be a whole number, not \"x\"`,
-		"/workflow?includeTotalSize=maybe":    `includeTotalSize must be true or false, not \"maybe\"`,
-		"/orgs?max=1&max=2":                   `max is given more than once`,
-		"/workflow?page=one":                  `page must be a whole number, not \"one\"`,
-		"/workflow/1/tasks?page=one":          `page must be a whole number, not \"one\"`,
+		"/orgs?max=many":                            `max must be a whole number, not \"many\"`,
+		"/orgs?pageSize=99999999999999999999":       `pageSize must be a whole number, not \"99999999999999999999\"`,
+		"/credentials?workspaceId=x":                `workspaceId must be a whole number, not \"x\"`,
+		"/credentials?workspace_id=x":               `workspaceId must be a whole number, not \"x\"`,
+		"/credentials?workspaceId=":                 `workspaceId must be a whole number, not \"\"`,
+		"/orgs/x/members":                           `orgId must be a whole number, not \"x\"`,
+		"/workflow?includeTotalSize=maybe":          `includeTotalSize must be true or false, not \"maybe\"`,
+		"/orgs?max=1&max=2":                         `max is given more than once`,
+		"/credentials?workspaceId=5&workspace_id=6": `workspaceId is given more than once`,
+		"/workflow?page=one":                        `page must be a whole number, not \"one\"`,
+		"/workflow/1/tasks?page=one":                `page must be a whole number, not \"one\"`,
 	} {
 		resp, body := exchange(t, http.MethodGet, platform+path, nil)
 		if got, want := string(body), `{"message":"`+want+` - error id: r-1"}`; resp.StatusCode != http.StatusBadRequest || got != want {
@@ -58,6 +59,7 @@ func TestWorkspaceInTheBody(t *testing.T) {
 		{"further inside", "POST", "/credentials", `{"credentials":{"workspaceId":6}}`, "0"},
 		{"of a wrong type, in a report", "PUT", "/trace/abc/progress", `{"workspaceId":[6]}`, "0"},
 		{"that differs", "POST", "/credentials?workspaceId=6", `{"workspaceId":7}`, "workspaceId is 6 in the query and 7 in the body: leave one of them out"},
+		{"that differs from another spelling", "POST", "/credentials?workspace_id=6", `{"workspaceId":7}`, "workspaceId is 6 in the query and 7 in the body: leave one of them out"},
 		{"that differs, in a deletion", "DELETE", "/credentials/abc?workspaceId=6", `{"workspaceId":7}`, "workspaceId is 6 in the query and 7 in the body: leave one of them out"},
 		{"no number", "POST", "/credentials", `{"workspaceId":"six"}`, "workspaceId must be a whole number"},
 		{"no JSON", "POST", "/credentials", `{"workspaceId":6`, "Invalid JSON request body"},

@@ -64,7 +64,7 @@ func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) 
 		return workspaceID + " must be a whole number"
 	}
 	query := r.URL.Query()
-	if there := query.Get(workspaceID); there != "" {
+	if there := cmp.Or(query.Get(workspaceID), query.Get("workspace_id")); there != "" { // grpc-gateway takes both
 		if other, err := strconv.ParseInt(there, 10, 64); err == nil && other != id {
 			return workspaceID + " is " + there + " in the query and " + text + " in the body: leave one of them out"
 		}

@@ -317,7 +317,7 @@ func TestFilesOfNamesGivenOut(t *testing.T) {
 		return &containerv1.Layer{Location: location, GzipDigest: digestOf(t, l), TarDigest: digestOf(t, l), GzipSize: &size, IncludedFrom: from}
 	}
 	known.of["name"] = &containerv1.Plan{
-		Source: &containerv1.Source{Registry: r.open.Host, Repository: "lib/tool", Reference: "v1"}, Platform: "linux/amd64",
+		Source: &containerv1.Source{Registry: r.open.Host, Repository: "lib/tool", Reference: "v1"}, Platform: "linux/amd64", Name: "lib/tool", Reference: "v1",
 		Config: &containerv1.ContainerConfig{Layers: []*containerv1.Layer{
 			added(own, "data:", nil), added(linked, "https://example.org/layer.tar.gz", nil),
 			added(included, "", &containerv1.LayerOrigin{Registry: r.closed.Host, Repository: "team/more", Reference: "v1", Identity: &platformv1.Identity{Endpoint: "e", UserId: 1}}),

@@ -47,6 +47,10 @@ func (s *Service) lookAt(ctx context.Context, who caller.ID, image oci.Reference
 		return l, err
 	}
 	plan := resp.GetPlan()
+	if plan.GetFrozen() || image.Repository != "wt/"+token+"/"+plan.GetName() || image.Tag != "" && image.Tag != plan.GetReference() {
+		// A frozen image has a name of its own: the id of its request is no right to read it.
+		return l, fault.NotFound.Newf("This name was never given out; the request that its token is of has another")
+	}
 	l.plan = plan
 	src := plan.GetSource()
 	l.image = oci.Reference{Registry: src.GetRegistry(), Repository: src.GetRepository()}

@@ -47,6 +47,10 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	known.of["plain"] = &containerv1.Plan{Source: &containerv1.Source{Registry: r.open.Host, Repository: "lib/tool", Reference: "v1"}, Platform: "linux/amd64"}
 	known.of["added"] = &containerv1.Plan{Source: &containerv1.Source{Registry: r.closed.Host, Repository: "team/tool", Reference: "v1"}, Platform: "linux/arm64", Config: config, Identity: ada}
 	known.of["both"] = &containerv1.Plan{Source: known.of["added"].GetSource(), Platform: "linux/amd64,linux/arm64", Config: config, Identity: ada}
+	for _, p := range known.of {
+		p.Name, p.Reference = p.GetSource().GetRepository(), p.GetSource().GetReference()
+	}
+	known.of["frozen"] = &containerv1.Plan{Source: known.of["added"].GetSource(), Name: "team/tool", Reference: "v1", Platform: "linux/amd64", Identity: ada, Frozen: true}
 	for _, c := range []struct {
 		name, platform string
 		added, index   bool
@@ -71,7 +75,10 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 			t.Errorf("%s is shown as %v", c.name, res)
 		}
 	}
-	if _, err := r.inspect(t.Context(), "slipway.example.org/wt/gone/lib/tool:v1", "", ""); !errors.Is(err, fault.NotFound) {
-		t.Errorf("expired: %v", err)
+	// A frozen request has an id, and no token; and a token is good for its own name.
+	for _, name := range []string{"gone/lib/tool:v1", "frozen/team/tool:v1", "frozen/any/thing:else", "added/any/thing:v1", "added/team/tool:v2", "added/team/tool/more:v1"} {
+		if res, err := r.inspect(t.Context(), "slipway.example.org/wt/"+name, "", ""); !errors.Is(err, fault.NotFound) {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
 	}
 }

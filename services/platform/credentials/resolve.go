@@ -142,8 +142,8 @@ func (s *Service) reveal(ctx context.Context, userID int64, c record) (RegistryK
 	if err != nil {
 		return RegistryKeys{}, err
 	}
-	var out RegistryKeys
-	if err := json.Unmarshal(raw, &out); err != nil {
+	out, err := loginIn(raw)
+	if err != nil {
 		return RegistryKeys{}, errors.New("the sealed keys of " + c.id + " are not JSON") // their text stays here
 	}
 	out.Registry = c.registry
@@ -154,4 +154,14 @@ func (s *Service) reveal(ctx context.Context, userID int64, c record) (RegistryK
 		}
 	}
 	return out, s.note(ctx, userID, c.space, "credentials.read", c.id)
+}
+
+// loginIn is the login among the keys of a record, by the names that understand knows
+// them by. A struct would take them in any case, and the last of them.
+func loginIn(secret []byte) (out RegistryKeys, err error) {
+	var keys map[string]any
+	err = json.Unmarshal(secret, &keys)
+	out.UserName, _ = keys["userName"].(string)
+	out.Password, _ = keys["password"].(string)
+	return out, err
 }
