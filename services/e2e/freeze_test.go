@@ -115,7 +115,7 @@ func TestFreezeDenied(t *testing.T) {
 		s := p.finished(t, answer)
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
 		if s["succeeded"] != false || text(s, "reason") != "push" || !strings.Contains(text(record, "message"), own.Host) {
-			t.Errorf("it ends as %v, %v", s, record)
+			t.Errorf("it ends as %v, %v; its log is\n%s", s, record, p.logOf(answer))
 		}
 		if requests := own.Requests(); slices.ContainsFunc(requests, func(r string) bool { return strings.HasPrefix(r, "PUT ") }) {
 			t.Errorf("it was pushed: %q", requests)

@@ -97,6 +97,8 @@ func (a *Artifact) archive(in *io.SectionReader) (io.Reader, func(), error) {
 
 // decoders are those that nobody uses: each has a window, of 8 MiB for most artifacts, which
 // takes longer to get than a small artifact to read.
+//
+//nolint:gochecknoglobals // nobody can tell one from a new one
 var decoders sync.Pool // of *zstd.Decoder
 
 func decoder(in io.Reader) (*zstd.Decoder, error) {

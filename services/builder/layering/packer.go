@@ -25,12 +25,14 @@ type compressor interface {
 }
 
 // packers are those that nobody uses, by Compression.
+//
+//nolint:gochecknoglobals // nobody can tell one from a new one
 var packers sync.Map // of *sync.Pool
 
 // packer returns one that writes to out. Whoever has closed it may give it back.
 func (c Compression) packer(out io.Writer) (*packer, error) {
 	idle, _ := packers.LoadOrStore(c, &sync.Pool{})
-	if p, ok := idle.(*sync.Pool).Get().(*packer); ok { //nolint:forcetypeassert // the map holds nothing else
+	if p, ok := idle.(*sync.Pool).Get().(*packer); ok {
 		p.buffer.Reset(out)
 		p.Reset(p.buffer)
 		return p, nil
@@ -44,7 +46,7 @@ func (c Compression) packer(out io.Writer) (*packer, error) {
 func (c Compression) giveBack(p *packer) {
 	p.buffer.Reset(nil)
 	idle, _ := packers.Load(c)
-	idle.(*sync.Pool).Put(p) //nolint:forcetypeassert // as above
+	idle.(*sync.Pool).Put(p) //nolint:forcetypeassert // the map holds nothing else
 }
 
 // Close ends the layer.
