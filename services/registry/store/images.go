@@ -106,25 +106,60 @@ func (l layout) used(d digest.Digest) time.Time {
 	return info.ModTime()
 }
 
-// kind is the type of a manifest or an index; "" for any other blob, and not ok for one that is not
-// there.
-func (l layout) kind(d digest.Digest) (mediaType string, ok bool) {
-	info, err := os.Stat(l.path(d))
+// judge finds the type of a manifest or an index, or says why it is not taken. The library serves
+// a manifest under the type that it was pushed with, or that the last index gave it:
+// so neither may be another than what it is, be it somebody else's.
+func (l layout) judge(raw []byte, said string) (is, why string) {
+	is, err := oci.Classify("", raw)
 	if err != nil {
-		return "", false
+		return "", "This is neither a manifest nor an index of images"
 	}
-	if info.Size() > limits.StoredManifest {
-		return "", true // a layer
+	said, _, _ = strings.Cut(said, ";")
+	if said = strings.TrimSpace(said); said != "" && said != is {
+		return "", "The manifest is not of the type that its Content-Type says"
+	}
+	if !oci.IsIndex(is) {
+		return is, ""
+	}
+	index, err := oci.ParseIndex(oci.NewDocument(is, raw))
+	if err != nil {
+		return "", "The index is malformed, or has too many entries"
+	}
+	seen, left := map[digest.Digest]string{}, int64(limits.StoredManifest)
+	for _, e := range index.Manifests {
+		kind, ok := seen[e.Digest]
+		if !ok {
+			if kind, err = l.kind(e.Digest, &left); err != nil {
+				return "", "The index has an entry that is not in the repository, or manifests that are too large together"
+			}
+			seen[e.Digest] = kind
+		}
+		if kind != e.MediaType && (kind != "" || oci.IsIndex(e.MediaType) || oci.IsManifest(e.MediaType)) {
+			return "", "The index says of an entry that it is of another type than it is"
+		}
+	}
+	return is, ""
+}
+
+// kind is the type of a manifest or an index; "" for any other blob. It reads no more bytes
+// than are left.
+func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error) {
+	info, err := os.Stat(l.path(d))
+	if err != nil || info.Size() > limits.StoredManifest {
+		return "", err // what is that large is a layer
+	}
+	if *left -= info.Size(); *left < 0 {
+		return "", fs.ErrInvalid
 	}
 	raw, err := os.ReadFile(l.path(d))
 	if err != nil {
-		return "", false
+		return "", err
 	}
 	mediaType, err = oci.Classify("", raw)
 	if err != nil {
-		return "", true
+		return "", nil //nolint:nilerr // it is a blob of its own kind
 	}
-	return mediaType, true
+	return mediaType, nil
 }
 
 // behind are the digests that a manifest or an index names itself.

@@ -17,7 +17,6 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/oci"
 )
 
 // serve answers a request that its login allows; g is what a build has, and nil for the
@@ -50,52 +49,30 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string,
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	answer := newAnswer()
-	door := s.door(repository)
-	door.Lock()
-	s.touch(repository, digestOf(r.URL.Path))
-	switch why := s.unfit(repository, r, body); {
-	case why != "":
-		refuse(answer, http.StatusBadRequest, "MANIFEST_INVALID", why)
-	case g != nil && s.taken(r, body, g.Build):
-		refuse(answer, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
-	default:
-		s.registry.ServeHTTP(answer, r)
+	if r.Method == http.MethodPut {
+		is, why := s.layout(repository).judge(body, r.Header.Get("Content-Type"))
+		if why != "" {
+			refuse(w, http.StatusBadRequest, "MANIFEST_INVALID", why)
+			return
+		}
+		r.Header.Set("Content-Type", is)
 	}
-	s.touch(repository, digest.Digest(answer.header.Get("Docker-Content-Digest")))
-	door.Unlock()
-	answer.send(w)
+	s.inTurn(r, repository, body, g).send(w)
 }
 
-// unfit says why the store does not take a manifest; "" where it does. What is in index.json
-// decides under which type a manifest is served: so neither it nor an index above it
-// may call it something else, be it another's.
-func (s *Store) unfit(repository string, r *http.Request, raw []byte) string {
-	if r.Method != http.MethodPut {
-		return ""
+func (s *Store) inTurn(r *http.Request, repository string, body []byte, g *caller.Grant) *answer {
+	door := s.door(repository)
+	door.Lock()
+	defer door.Unlock()
+	out := newAnswer()
+	if g != nil && s.taken(r, body, g.Build) {
+		refuse(out, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
+		return out
 	}
-	is, err := oci.Classify("", raw)
-	if err != nil {
-		return "This is no manifest, nor an index, of an image"
-	}
-	said, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
-	if said = strings.TrimSpace(said); said != "" && said != is {
-		return "The manifest is not of the type that its Content-Type says"
-	}
-	r.Header.Set("Content-Type", is)
-	if !oci.IsIndex(is) {
-		return ""
-	}
-	index, err := oci.ParseIndex(oci.NewDocument(is, raw))
-	if err != nil {
-		return "The index is malformed, or has too many entries"
-	}
-	for _, child := range index.Manifests {
-		if truth, ok := s.layout(repository).kind(child.Digest); ok && truth != child.MediaType && (truth != "" || oci.IsIndex(child.MediaType) || oci.IsManifest(child.MediaType)) {
-			return "The index calls a manifest what it is not"
-		}
-	}
-	return ""
+	s.touch(repository, digestOf(r.URL.Path))
+	s.registry.ServeHTTP(out, r)
+	s.touch(repository, digest.Digest(out.header.Get("Docker-Content-Digest")))
+	return out
 }
 
 // serveBlob answers with a blob, or says that it is there: then an image of it can
