@@ -25,13 +25,10 @@ func (a *App) keep() store.Keep {
 // images that wait for theirs.
 const waitForSteps = 12 * time.Hour
 
-// collectImages removes from the store what nobody needs, from time to time.
+// collectImages removes from the store what nobody needs, from time to time; of a store
+// that keeps all, what was begun to be pushed, and not gone on with.
 func (a *App) collectImages(ctx context.Context) error {
 	k := a.keep()
-	if k.Idle == 0 && k.Size == 0 {
-		<-ctx.Done()
-		return nil
-	}
 	every := 10 * time.Minute
 	if k.Idle > 0 {
 		every = max(time.Second, min(every, k.Idle/4))
@@ -44,7 +41,13 @@ func (a *App) collectImages(ctx context.Context) error {
 			return nil
 		case <-look.C:
 		}
-		got, err := a.images.Collect(ctx, k, time.Now())
+		var got store.Collected
+		var err error
+		if k.Idle == 0 && k.Size == 0 {
+			err = a.images.DropUploads(time.Now().Add(-k.Unnamed))
+		} else {
+			got, err = a.images.Collect(ctx, k, time.Now())
+		}
 		if err != nil && ctx.Err() == nil {
 			a.log.WarnContext(ctx, "Images that nobody needs were not all removed; it is tried again", "err", err)
 		}

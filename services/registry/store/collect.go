@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -225,12 +226,21 @@ func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool,
 	return marked, listed, err
 }
 
+// DropUploads removes what was begun to be pushed, and not gone on with since a time.
+func (s *Store) DropUploads(before time.Time) error {
+	names, err := s.repositories()
+	for _, name := range names {
+		err = errors.Join(err, s.layout(name).dropUploads(before))
+	}
+	return err
+}
+
 // dropUploads removes what was begun to be pushed, and not gone on with.
 func (l layout) dropUploads(before time.Time) error {
 	files, err := filepath.Glob(filepath.Join(string(l), uploads, "*"))
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil && info.ModTime().Before(before) {
-			if err := os.Remove(f); err != nil {
+			if err := os.Remove(f); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}

@@ -118,10 +118,23 @@ func TestUploadOutlivesTheProcess(t *testing.T) {
 	if r := s.send(t, service, "PUT", at+"?digest="+digest.FromString(content).String(), content[5:]); r.StatusCode != http.StatusCreated {
 		t.Errorf("it is answered %d", r.StatusCode)
 	}
+	other := begin()
+	s.age(t, 2*time.Hour)
+	if r := s.send(t, service, "PATCH", other, "x"); r.StatusCode != http.StatusAccepted {
+		t.Errorf("one that somebody goes on with late is answered %d", r.StatusCode)
+	}
+	if err := s.DropUploads(time.Now().Add(-time.Hour)); err != nil {
+		t.Error(err)
+	}
+	for at, want := range map[string]int{left: http.StatusNotFound, other: http.StatusNoContent} {
+		if r := s.send(t, service, "GET", at, ""); r.StatusCode != want {
+			t.Errorf("%s is answered %d, want %d", at, r.StatusCode, want)
+		}
+	}
 	s.age(t, 2*time.Hour)
 	s.collect(t, keep())
-	if r := s.send(t, service, "GET", left, ""); r.StatusCode != http.StatusNotFound {
-		t.Errorf("one that nobody goes on with is answered %d", r.StatusCode)
+	if r := s.send(t, service, "GET", other, ""); r.StatusCode != http.StatusNotFound {
+		t.Errorf("after that it is answered %d", r.StatusCode)
 	}
 }
 
