@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -323,4 +324,37 @@ func FuzzUpload(f *testing.F) {
 			t.Errorf("%q %q is answered %d", method, id, w.Code)
 		}
 	})
+}
+
+// TestUploadTakesItsTime: it may take longer than the server waits for other requests.
+func TestUploadTakesItsTime(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(store.New(t.TempDir(), service, testkit.Log(t)))
+	server.Config.ReadTimeout = 200 * time.Millisecond
+	server.Start()
+	defer server.Close()
+	s := &shelf{host: strings.TrimPrefix(server.URL, "http://")}
+	at := s.send(t, service, "POST", "/v2/builds/blobs/uploads/", "").Header.Get("Location")
+	body, end := io.Pipe()
+	go func() {
+		_, _ = end.Write([]byte("some"))
+		later, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		<-later.Done()
+		_, _ = end.Write([]byte("thing"))
+		_ = end.Close()
+	}()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, server.URL+at, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.SetBasicAuth(service.Username, service.Password)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted || resp.Header.Get("Range") != "0-8" {
+		t.Errorf("it is answered %d, %q", resp.StatusCode, resp.Header.Get("Range"))
+	}
 }
