@@ -165,8 +165,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		return
 	}
 	defer func() { _ = f.Close() }()
-	r.Body = &steady{r.Body, http.NewResponseController(w)}
-	u := &upload{Store: s, File: f, repository: repository, id: id}
+	u := &upload{Store: s, File: f, repository: repository, id: id, body: steady{in: r.Body, connection: http.NewResponseController(w)}}
 	if info, err := f.Stat(); err == nil {
 		u.size = info.Size()
 	}
@@ -195,6 +194,7 @@ type upload struct {
 	*os.File
 	repository, id string
 	size           int64
+	body           steady
 }
 
 // patch adds what a request brings.
@@ -204,9 +204,9 @@ func (u *upload) patch(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "What is sent does not follow what is there")
 		return
 	}
-	n, err := io.Copy(u.File, r.Body)
+	n, err := io.Copy(u.File, &u.body)
 	if err != nil {
-		u.broken(w, r, err)
+		u.failed(w, r, err)
 		return
 	}
 	accepted(w, http.StatusAccepted, u.repository, u.id, u.size+n)
@@ -225,8 +225,8 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sum := d.Algorithm().Hash()
-	if err := u.fill(sum, r.Body); err != nil {
-		u.broken(w, r, err)
+	if err := u.fill(sum); err != nil {
+		u.failed(w, r, err)
 		return
 	}
 	if digest.NewDigest(d.Algorithm(), sum) != d {
@@ -242,12 +242,22 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 }
 
 // fill hashes what is there, and then what comes, as it is written.
-func (u *upload) fill(sum hash.Hash, body io.Reader) error {
+func (u *upload) fill(sum hash.Hash) error {
 	if _, err := io.Copy(sum, io.NewSectionReader(u.File, 0, u.size)); err != nil {
 		return err
 	}
-	_, err := io.Copy(io.MultiWriter(u.File, sum), body)
+	_, err := io.Copy(io.MultiWriter(u.File, sum), &u.body)
 	return err
+}
+
+// failed answers an upload that did not come to its end. What came is there, to be gone on
+// from.
+func (u *upload) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if u.body.err == nil {
+		u.broken(w, r, err)
+		return
+	}
+	refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "The body broke off, or nothing came of it for too long; ask how far the upload is, and go on from there")
 }
 
 // keep makes it a blob, while nothing is removed that has the same digest and is old.
@@ -280,14 +290,19 @@ func rangeOf(size int64) string { return fmt.Sprintf("0-%d", max(size-1, 0)) }
 
 // steady is a body that may take as long as it takes, while some of it comes.
 type steady struct {
-	io.ReadCloser
+	in         io.Reader
 	connection *http.ResponseController
+	err        error // why it ended early; nil where it did not
 }
 
 // Read implements io.Reader.
 func (b *steady) Read(p []byte) (int, error) {
 	_ = b.connection.SetReadDeadline(time.Now().Add(limits.UploadStall)) // what is not a connection does not stall
-	return b.ReadCloser.Read(p)
+	n, err := b.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.err = err
+	}
+	return n, err
 }
 
 // accepted says where an upload goes on.
@@ -305,10 +320,8 @@ func created(w http.ResponseWriter, repository string, d digest.Digest) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// broken answers what is nobody's fault but the disk's, or a client's that went away.
+// broken answers what is nobody's fault but the disk's.
 func (s *Store) broken(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() == nil {
-		s.log.ErrorContext(r.Context(), "The image store cannot write", "err", err)
-	}
+	s.log.ErrorContext(r.Context(), "The image store cannot write", "err", err)
 	refuse(w, http.StatusInternalServerError, "UNKNOWN", "The image store cannot write this now")
 }

@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -85,6 +87,24 @@ func TestUpload(t *testing.T) {
 			raw, _ := io.ReadAll(r.Body)
 			t.Errorf("%s: answered %d, Range %q, want %d, %q: %s", tc.name, r.StatusCode, r.Header.Get("Range"), tc.want, tc.rangeIs, raw)
 		}
+	}
+	// A body that breaks off is gone on from.
+	half := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "").Header.Get("Location")
+	c, err := net.Dial("tcp", s.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\nAuthorization: Basic c2xpcHdheTpzZWNyZXQ=\r\n\r\n%s", half, content[:7])
+	_ = c.(*net.TCPConn).CloseWrite()
+	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a body that breaks off is answered %v, %v", r, err)
+	}
+	_ = c.Close()
+	if r := s.send(t, service, "GET", half, ""); r.Header.Get("Range") != "0-6" {
+		t.Errorf("it is as far as %q", r.Header.Get("Range"))
+	}
+	if r := s.send(t, service, "PUT", half+"?digest="+d, content[7:]); r.StatusCode != http.StatusCreated {
+		t.Errorf("its end is answered %d", r.StatusCode)
 	}
 	wrong := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "").Header.Get("Location")
 	if r := s.send(t, service, "PUT", wrong+"?digest="+d, "something else"); r.StatusCode != http.StatusBadRequest {
